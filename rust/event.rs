@@ -212,10 +212,11 @@ impl Events {
         self.walk(next, |inner, id| {
             inner.answer(id);
         });
+        self.fire_late();
     }
 
-    /// Calls `act` for each of the events that `next` names one after the other, and tells all
-    /// waiters. The lock is let go after each [`BATCH`].
+    /// Calls `act` for each of the events that `next` names one after the other. The lock is let go
+    /// after each [`BATCH`].
     fn walk(
         &self,
         next: impl Fn(&Inner, Option<u32>) -> Option<u32>,
@@ -226,8 +227,7 @@ impl Events {
             let mut inner = self.inner.lock();
             for _ in 0..BATCH {
                 let Some(id) = next(&inner, last) else {
-                    drop(inner);
-                    return self.fire_late();
+                    return;
                 };
                 act(&mut inner, id);
                 last = Some(id);
@@ -251,24 +251,40 @@ impl Events {
         let _ = queue.enqueue(Arc::from(this));
     }
 
-    /// A memory access of the process failed.
-    pub(crate) fn memory_exception(&self, data: MemoryException) {
+    /// A memory access of the process failed. As after [`Events::hw_exception`] and
+    /// [`Events::signal_all`], waiters that are more than a few are left to a worker of `queue`:
+    /// whoever tells the process of such things has others to tell, who shall not wait for them.
+    pub(crate) fn memory_exception(
+        self: &Arc<Self>,
+        data: MemoryException,
+        queue: Option<&OwnedQueue>,
+    ) {
         self.raise(|kind| matches!(kind, EventKind::Memory(_)).then_some(EventKind::Memory(data)));
+        self.leave_late(queue);
     }
 
     /// A GPU of the process's was reset.
-    pub(crate) fn hw_exception(&self, data: HwException) {
+    pub(crate) fn hw_exception(self: &Arc<Self>, data: HwException, queue: Option<&OwnedQueue>) {
         self.raise(|kind| {
             matches!(kind, EventKind::HwException(_)).then_some(EventKind::HwException(data))
         });
+        self.leave_late(queue);
     }
 
     /// Signals every signal event: whoever waits shall look around.
-    pub(crate) fn signal_all(&self) {
+    pub(crate) fn signal_all(self: &Arc<Self>, queue: Option<&OwnedQueue>) {
         self.walk(
             |inner, last| inner.tables.signals.next_id(last),
             Inner::signal,
         );
+        self.leave_late(queue);
+    }
+
+    fn leave_late(self: &Arc<Self>, queue: Option<&OwnedQueue>) {
+        let late = self.inner.lock().late;
+        if let Some(queue) = queue.filter(|_| late) {
+            Self::search_on(self.as_arc_borrow(), queue);
+        }
     }
 
     /// Signals all events for whose kind `detail` has something to tell.
@@ -522,15 +538,17 @@ mod tests {
             .create(KFD_IOC_EVENT_HW_EXCEPTION, Mode::Auto)
             .unwrap()
             .id;
-        events.memory_exception(MemoryException {
+        let fault = MemoryException {
             va: 0x1000,
             ..MemoryException::default()
-        });
+        };
+        events.memory_exception(fault, None);
         assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(1)));
-        events.hw_exception(HwException {
+        let lost = HwException {
             memory_lost: 1,
             ..HwException::default()
-        });
+        };
+        events.hw_exception(lost, None);
         assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(2)));
     }
 

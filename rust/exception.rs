@@ -182,14 +182,17 @@ impl Exceptions {
         Ok(Self { name, backlog })
     }
 
-    /// Leaves an exception to the worker. Legal in a hard interrupt.
-    pub(crate) fn add(&self, exception: Exception) {
-        if !self.backlog.add(exception) {
+    /// Leaves an exception to the worker. False: there is no room, and it is lost. Legal in a hard
+    /// interrupt.
+    pub(crate) fn add(&self, exception: Exception) -> bool {
+        let noted = self.backlog.add(exception);
+        if !noted {
             pr_warn_once!(
                 "{}: too many exceptions at a time: one is lost\n",
                 self.name
             );
         }
+        noted
     }
 }
 

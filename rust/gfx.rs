@@ -170,6 +170,12 @@ pub(crate) const PAGE_BYTES: u32 = 4096;
 pub(crate) trait Words {
     /// The word at index `dword`.
     fn get(&self, dword: usize) -> u32;
+    /// Reads a row of words from index `dword` on, which nobody writes meanwhile.
+    fn get_row(&self, dword: usize, row: &mut [u32]) {
+        for (index, word) in row.iter_mut().enumerate() {
+            *word = self.get(dword + index);
+        }
+    }
     /// Sets the word at index `dword`.
     fn set(&self, dword: usize, value: u32);
     /// Sets a row of words from index `dword` on.

@@ -45,7 +45,10 @@ use crate::{
 use kernel::{
     new_work,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
 };
 
 /// Delivers the interrupts of a node: one for each [`Node`](crate::gpu::Node), which has it as its
@@ -102,11 +105,12 @@ impl Interrupts {
         });
     }
 
-    /// A queue of a process has an exception. One that is gone is not told.
-    fn raise(&self, exception: Exception) {
-        let _noted: Option<()> = self.recipients.with(exception.pasid().raw(), |recipient| {
-            recipient.exceptions.add(exception);
-        });
+    /// A queue of a process has an exception. One that is gone is not told. False: too many wait to
+    /// be told of, and this one is lost.
+    fn raise(&self, exception: Exception) -> bool {
+        let add = |recipient: ArcBorrow<'_, Recipient>| recipient.exceptions.add(exception);
+        let noted = self.recipients.with(exception.pasid().raw(), add);
+        noted.unwrap_or(true)
     }
 }
 
@@ -129,10 +133,13 @@ impl Sink for Interrupts {
                 pasid,
                 data,
                 privileged,
-            } => match Exception::of_wave(pasid, data).filter(|_| privileged) {
-                Some(exception) => self.raise(exception),
-                None => self.signal(pasid, data, self.message_bits),
-            },
+            } => {
+                // It may be an event whatever it says: one that is lost as an exception still is.
+                let exception = Exception::of_wave(pasid, data).filter(|_| privileged);
+                if exception.is_none_or(|exception| !self.raise(exception)) {
+                    self.signal(pasid, data, self.message_bits);
+                }
+            }
             Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
                 self.signal(pasid, data, self.message_bits)
             }
@@ -158,7 +165,7 @@ impl Sink for Interrupts {
                 exception,
             } => {
                 if let Some(exception) = Exception::of_packet(pasid, doorbell, exception) {
-                    self.raise(exception);
+                    let _noted: bool = self.raise(exception);
                 }
             }
             // Nothing is done about poison, and nobody waits until interrupts have come.
@@ -167,14 +174,15 @@ impl Sink for Interrupts {
     }
 
     fn queue_was_reset(&self, pasid: Pasid) {
-        let gpu_id = self.gpu.raw();
+        let reset = HwException {
+            reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
+            memory_lost: 1,
+            gpu_id: self.gpu.raw(),
+            ..HwException::default()
+        };
         let _notified: Option<()> = self.recipients.with(pasid.raw(), |recipient| {
-            recipient.events.hw_exception(HwException {
-                reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
-                memory_lost: 1,
-                gpu_id,
-                ..HwException::default()
-            });
+            let queue = process::interrupt_queue();
+            recipient.events.hw_exception(reset, queue);
         });
     }
 }
@@ -242,7 +250,6 @@ impl Deferred for Fault {
 mod tests {
     use super::*;
     use crate::linux::backlog::List;
-    use kernel::sync::ArcBorrow;
 
     fn fault(pasid: u32, va: u64) -> Fault {
         Fault {
@@ -322,6 +329,30 @@ mod tests {
             context_id: id,
         });
         assert_eq!(age(&events), Some(2));
+        drop(entry);
+    }
+
+    #[test]
+    fn a_message_that_finds_no_room_among_exceptions_is_an_event_still() {
+        let interrupts = for_tests();
+        let events = Events::with_page(256).unwrap();
+        let pasid = Pasid::new(0x8003).unwrap();
+        let entry = interrupts.register(pasid, events.clone()).unwrap();
+        let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, crate::event::Mode::Auto);
+        let id = id.unwrap().id;
+        events.write_slot(id, id.into());
+        let send = |doorbell: u32| {
+            interrupts.deliver(Interrupt::WaveMessage {
+                pasid,
+                data: 1 << 10 | doorbell,
+                privileged: true,
+            });
+        };
+        send(0);
+        assert_eq!(events.age(id), Some(1));
+        // More than there is room for, if a worker takes some of them meanwhile, too.
+        (1..1024).for_each(send);
+        assert_eq!(events.age(id), Some(2));
         drop(entry);
     }
 }

@@ -630,7 +630,7 @@ pub(crate) fn report_fault(process: &Process, device: &ProcessDevice, fault: Mem
             "process {pid}: cannot unmap its queues after a fault: {error:?}\n"
         );
     }
-    process.events().memory_exception(fault);
+    process.events().memory_exception(fault, interrupt_queue());
 }
 
 /// Whether `node` can run processes with and without retry side by side.

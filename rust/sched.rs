@@ -332,8 +332,9 @@ pub(crate) trait Scheduler: Send + Sync {
     }
     /// Suspends queues of a process, or takes that back: their waves are saved, and they do not
     /// run, whatever else happens to them. Whether all queues of the process had left the hardware,
-    /// which has written what it saves of them. After an error they are suspended all the same, but
-    /// may still be at work. `EINVAL`: the scheduler cannot do that.
+    /// and what that has saved of them is there ([`Scheduler::keeps_saved`]). After an error they
+    /// are suspended all the same, but may still be at work. `EINVAL`: the scheduler cannot do
+    /// that.
     fn suspend(
         &self,
         _process: Key,
@@ -341,6 +342,11 @@ pub(crate) trait Scheduler: Send + Sync {
         _suspension: Suspension,
     ) -> Result<bool> {
         Err(EINVAL)
+    }
+    /// Whether what the hardware has saved of a process's queues that do not run is there: they
+    /// have left it, and neither is it reset nor does its power go.
+    fn keeps_saved(&self, _process: Key) -> bool {
+        false
     }
     /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and
     /// it was neither suspended nor reset.

@@ -13,7 +13,10 @@
 //!
 //! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the
 //! second for each listener, and is legal wherever a spinlock is; so the first is let go after each
-//! [`BATCH`], and users have only so many files.
+//! [`BATCH`], and users have only so many files. Who polls a file is woken by a worker: any number
+//! may, and it takes as long as they are many.
+
+mod inbox;
 
 use crate::{
     ids::Serial,
@@ -37,19 +40,18 @@ use crate::{
             Capability, //
         },
         timekeeping::boot_nanoseconds,
+        workqueue::OwnedQueue,
     },
     uapi, //
 };
-use core::{
-    fmt::{
-        self,
-        Write, //
-    },
-    ops::Range,
+use core::fmt::{
+    self,
+    Write, //
 };
+use inbox::Inbox;
 use kernel::{
     alloc::kvec::PushError,
-    new_poll_condvar,
+    new_poll_condvar, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -61,6 +63,11 @@ use kernel::{
         SetOnce, //
     },
     task::Kuid,
+    workqueue::{
+        impl_has_work,
+        Work,
+        WorkItem, //
+    },
 };
 
 /// `KFD_MAX_KFIFO_SIZE` (kfd_smi_events.c): bytes that a file keeps.
@@ -361,60 +368,6 @@ impl Write for Line {
     }
 }
 
-/// Bytes that wait for a reader.
-struct Inbox {
-    ring: KVec<u8>,
-    first: usize,
-    length: usize,
-}
-
-impl Inbox {
-    /// Where `count` bytes lie behind the first `offset` that wait: in one or two pieces.
-    fn places(&self, offset: usize, count: usize) -> [Range<usize>; 2] {
-        let size = self.ring.len();
-        let first = (self.first + offset).checked_rem(size).unwrap_or(0);
-        let head = count.min(size - first);
-        [first..first + head, 0..count - head]
-    }
-
-    /// Takes a line, or leaves it if there is no room for all of it.
-    fn put(&mut self, line: &[u8]) -> bool {
-        if self.ring.len() - self.length < line.len() {
-            return false;
-        }
-        let mut left = line;
-        for place in self.places(self.length, line.len()) {
-            let (piece, rest) = left.split_at(place.len());
-            if let Some(to) = self.ring.get_mut(place) {
-                to.copy_from_slice(piece);
-            }
-            left = rest;
-        }
-        self.length += line.len();
-        true
-    }
-
-    /// Moves as many bytes as there are room and bytes for. Returns how many.
-    fn take(&mut self, into: &mut [u8]) -> usize {
-        let count = self.length.min(into.len());
-        let [one, other] = self.places(0, count);
-        let (head, tail) = into.split_at_mut(one.len());
-        if let (Some(one), Some(other), Some(tail)) = (
-            self.ring.get(one),
-            self.ring.get(other.clone()),
-            tail.get_mut(..other.len()),
-        ) {
-            head.copy_from_slice(one);
-            tail.copy_from_slice(other);
-        }
-        self.first = (self.first + count)
-            .checked_rem(self.ring.len())
-            .unwrap_or(0);
-        self.length -= count;
-        count
-    }
-}
-
 /// Somebody who wants to be told.
 #[pin_data]
 struct Listener {
@@ -422,6 +375,9 @@ struct Listener {
     inbox: IrqSpinLock<Inbox>,
     #[pin]
     arrived: PollCondVar,
+    /// Wakes who waits for that.
+    #[pin]
+    waking: Work<Listener>,
     /// Bit n - 1: event n.
     wanted: Atomic<u64>,
     /// The process that opened it. No number of the system's would do, which may be another one's
@@ -429,6 +385,18 @@ struct Listener {
     of: Serial,
     user: Kuid,
     privileged: bool,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Listener { self.waking }
+}
+
+impl WorkItem for Listener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.arrived.notify_all();
+    }
 }
 
 impl Listener {
@@ -442,6 +410,7 @@ impl Listener {
         let listener = pin_init!(Self {
             inbox <- new_irq_spinlock!(inbox, "amdkfd::smi::Listener"),
             arrived <- new_poll_condvar!("amdkfd::smi::arrived"),
+            waking <- new_work!("amdkfd::smi::Listener"),
             wanted: Atomic::new(0),
             of,
             user: answerable_user(kernel::current!()),
@@ -459,9 +428,11 @@ impl Listener {
         may && wanted && !event.names_nobody()
     }
 
-    fn notify(&self, line: &Line) {
+    /// Leaves a line for its reader, whom a worker of `wakers` wakes.
+    fn notify(self: &Arc<Self>, line: &Line, wakers: &OwnedQueue) {
         if self.inbox.lock().put(line.bytes()) {
-            self.arrived.notify_all();
+            // If the worker is on its way already, who is woken finds this line too.
+            let _ = wakers.enqueue(self.clone());
         } else {
             pr_debug!("a reader of SMI events is too slow: an event is lost\n");
         }
@@ -514,15 +485,18 @@ pub(crate) struct Listeners {
     /// How many there are, to be read without the lock.
     count: Atomic<usize>,
     resets: Atomic<u32>,
+    /// Where readers are woken. It may let go of a listener last.
+    wakers: OwnedQueue,
 }
 
 impl Listeners {
     /// None.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let listeners = pin_init!(Self {
+        let listeners = try_pin_init!(Self {
             list <- new_irq_spinlock!(ListenerList(KVec::new()), "amdkfd::smi::Listeners"),
             count: Atomic::new(0),
             resets: Atomic::new(0),
+            wakers: OwnedQueue::unbound(c"amdkfd_smi")?,
         });
         Arc::pin_init(listeners, GFP_KERNEL)
     }
@@ -546,7 +520,7 @@ impl Listeners {
         let end = list.0.len().min(first + BATCH);
         for listener in list.0.get(first..end)?.iter().flatten() {
             if listener.wants(event) {
-                listener.notify(line);
+                listener.notify(line, &self.wakers);
             }
         }
         (end < list.0.len()).then_some(end)

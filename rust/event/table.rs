@@ -116,7 +116,7 @@ impl Chunk {
                 taken: 0,
                 events <- pin_init::init_array_from_fn(|_| None),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 }
@@ -133,7 +133,7 @@ impl NewChunk {
     pub(super) fn new(list: usize) -> Result<Self> {
         Ok(Self {
             chunk: Chunk::new()?,
-            list: KVec::with_capacity(list, GFP_KERNEL)?,
+            list: KVec::with_capacity(list, GFP_KERNEL_ACCOUNT)?,
         })
     }
 }

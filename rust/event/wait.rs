@@ -241,7 +241,7 @@ impl Events {
         if count <= FEW {
             return self.wait_with::<FEW>(&request, &mut Few::default(), timeout);
         }
-        let mut seen = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut seen = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         self.wait_with::<BATCH>(&request, &mut seen, timeout)
     }
 
@@ -412,7 +412,7 @@ fn links(seen: &[Seen]) -> Result<KVVec<WaitLink>> {
     let order = match few.get_mut(..seen.len()) {
         Some(order) => order,
         None => {
-            many.resize(seen.len(), 0, GFP_KERNEL)?;
+            many.resize(seen.len(), 0, GFP_KERNEL_ACCOUNT)?;
             &mut *many
         }
     };
@@ -422,7 +422,7 @@ fn links(seen: &[Seen]) -> Result<KVVec<WaitLink>> {
     if !order.is_sorted() {
         sort(order);
     }
-    let mut links = KVVec::with_capacity(seen.len(), GFP_KERNEL)?;
+    let mut links = KVVec::with_capacity(seen.len(), GFP_KERNEL_ACCOUNT)?;
     for key in order {
         // CAST: the lower half, which is the index.
         let index = *key as u32;
@@ -606,6 +606,14 @@ mod tests {
         assert_eq!(over(&events, &waits), FEW_WAITERS);
         let (id, waits) = waiters(&events, 3 * FEW_WAITERS);
         events.set(id).unwrap();
+        assert_eq!(over(&events, &waits), 3 * FEW_WAITERS);
+        // Nor does another one's worker, or a reset, tell many.
+        let (_, waits) = waiters(&events, 3 * FEW_WAITERS);
+        events.signal_all(None);
+        assert_eq!(over(&events, &waits), FEW_WAITERS);
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        events.signal_all(Some(&queue));
+        drop(queue);
         assert_eq!(over(&events, &waits), 3 * FEW_WAITERS);
     }
 

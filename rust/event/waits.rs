@@ -189,8 +189,8 @@ impl NewRoom {
             places <- pin_init::init_array_from_fn(|_| Place::Free(None)),
         });
         Ok(Self {
-            chunk: KBox::init(chunk, GFP_KERNEL)?,
-            list: KVVec::with_capacity(list, GFP_KERNEL)?,
+            chunk: KBox::init(chunk, GFP_KERNEL_ACCOUNT)?,
+            list: KVVec::with_capacity(list, GFP_KERNEL_ACCOUNT)?,
         })
     }
 }

@@ -23,6 +23,7 @@ unsafe extern "C" {
     pub(super) fn amdkfd_mm_unlock(mm: *mut bindings::mm_struct);
     pub(super) fn amdkfd_anon_inode(name: *const c_char) -> *mut bindings::inode;
     pub(super) fn amdkfd_signal_group(task: *mut bindings::task_struct, number: c_int);
+    pub(super) fn amdkfd_signal_users(mm: *const bindings::mm_struct, number: c_int);
     pub(super) fn amdkfd_thread_group_id(task: *mut bindings::task_struct) -> bindings::pid_t;
     pub(super) fn amdkfd_system_thread_group_id(
         task: *mut bindings::task_struct,

@@ -83,6 +83,21 @@ void amdkfd_signal_group(struct task_struct *task, int number)
 	kill_pid(task_tgid(task), number, 1);
 }
 
+void amdkfd_signal_users(const struct mm_struct *mm, int number)
+{
+	struct task_struct *group, *thread;
+
+	guard(rcu)();
+	for_each_process(group) {
+		for_each_thread(group, thread) {
+			if (READ_ONCE(thread->mm) != mm || thread->flags & PF_KTHREAD)
+				continue;
+			kill_pid(task_tgid(group), number, 1);
+			break;
+		}
+	}
+}
+
 pid_t amdkfd_thread_group_id(struct task_struct *task)
 {
 	return task_tgid_nr_ns(task, task_active_pid_ns(task));

@@ -25,6 +25,8 @@ void amdkfd_mm_unlock(struct mm_struct *mm);
 struct inode *amdkfd_anon_inode(const char *name);
 /* Sends a signal of the kernel's to the thread group of @task. */
 void amdkfd_signal_group(struct task_struct *task, int number);
+/* Sends a signal of the kernel's to each thread group of which a thread runs in @mm. */
+void amdkfd_signal_users(const struct mm_struct *mm, int number);
 /* The id of @task's thread group, as the task's own pid namespace has it. */
 pid_t amdkfd_thread_group_id(struct task_struct *task);
 /* The same for the initial one. */

@@ -287,14 +287,28 @@ pub(crate) enum Signal {
     Kill,
 }
 
+impl Signal {
+    const fn number(self) -> c_int {
+        let number = match self {
+            Self::Bus => bindings::SIGBUS,
+            Self::Kill => bindings::SIGKILL,
+        };
+        // CAST: It is below 65.
+        number as c_int
+    }
+}
+
 /// Sends a signal to the thread group that `task` leads. Never sleeps.
 pub(crate) fn signal(task: &Task, signal: Signal) {
-    let number = match signal {
-        Signal::Bus => bindings::SIGBUS,
-        Signal::Kill => bindings::SIGKILL,
-    };
-    // SAFETY: The task is valid. CAST: a signal's number is below 65.
-    unsafe { ffi::amdkfd_signal_group(task.as_ptr(), number as c_int) };
+    // SAFETY: The task is valid.
+    unsafe { ffi::amdkfd_signal_group(task.as_ptr(), signal.number()) };
+}
+
+/// Sends a signal to each thread group that runs in the address space. Never sleeps.
+pub(crate) fn signal_users(mm: &Mm, signal: Signal) {
+    // SAFETY: Any address may be asked for; this is one of an address space, which no other has
+    // meanwhile.
+    unsafe { ffi::amdkfd_signal_users(mm.as_raw(), signal.number()) };
 }
 
 /// The task with this id, as the current task numbers them.

@@ -24,7 +24,9 @@ use crate::{
         DeviceHandle, //
     },
     linux::task::{
+        address_space_of,
         signal,
+        signal_users,
         Signal, //
     },
     smi::Trigger,
@@ -181,8 +183,8 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
             let (pid, name) = (process.lead().pid(), device.node().pci_name());
             pr_notice!("{name}: is removed: sending {how:?} to process {pid}\n");
             // First: who wakes up finds the signal.
-            signal(process.lead(), how);
-            process.events().signal_all();
+            process.signal(how);
+            process.events().signal_all(registry::interrupt_queue());
             asked += 1;
         }
     });
@@ -194,6 +196,17 @@ impl Process {
     fn devices_on(&self, gpu: DeviceHandle) -> impl Iterator<Item = &super::ProcessDevice> {
         let all = self.devices().iter().map(|device| &**device);
         all.filter(move |device| device.node().kgd().handle() == gpu)
+    }
+
+    /// Sends a signal to who has it: the thread group that opened /dev/kfd, or, where its leader
+    /// runs another program by now or has ended, those who share the process's address space.
+    fn signal(&self, how: Signal) {
+        let space = self.address_space();
+        let its = address_space_of(self.lead());
+        match its.is_some_and(|its| its.as_raw() == space.as_raw()) {
+            true => signal(self.lead(), how),
+            false => signal_users(space, how),
+        }
     }
 
     /// Takes its queues off all GPUs, and lets its buffers move. `for_good`: even if they are at
@@ -250,19 +263,22 @@ impl Process {
             Cause::Hang => KFD_HW_EXCEPTION_GPU_HANG,
             Cause::Ecc => KFD_HW_EXCEPTION_ECC,
         };
-        self.events.hw_exception(HwException {
+        let queue = registry::interrupt_queue();
+        let reset = HwException {
             reset_cause,
             memory_lost: 1,
             gpu_id,
             ..HwException::default()
-        });
+        };
+        self.events.hw_exception(reset, queue);
         if cause == Cause::Ecc {
-            self.events.memory_exception(MemoryException {
+            let error = MemoryException {
                 imprecise: 1,
                 gpu_id,
                 error_type: KFD_MEM_ERR_SRAM_ECC,
                 ..MemoryException::default()
-            });
+            };
+            self.events.memory_exception(error, queue);
         }
     }
 }

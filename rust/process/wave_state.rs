@@ -5,9 +5,10 @@
 //! When waves leave an XCC, the command processor writes a control stack, which says what there is
 //! to restore, behind the queue's descriptor, and their state into the user's area. A debugger
 //! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
-//! SUSPEND_QUEUES does so for all compute queues of a process: there is room for them before it
-//! begins ([`SavedQueues`]), it has a look at them when the hardware has let go of them, and all is
-//! written when nothing is locked any more.
+//! SUSPEND_QUEUES does so for all compute queues of a process that are suspended: there is room for
+//! them before it begins ([`SavedQueues`]); when the hardware has let go of them it looks at one
+//! after the other, and all is written when nothing is locked any more. Stacks may be long, so that
+//! nothing is locked across looking at two of them.
 
 use super::{
     queues,
@@ -64,8 +65,9 @@ impl Saved {
         let (waves, behind) = queue.saved_waves(xcc)?;
         self.waves = waves;
         let first = self.first();
-        for (index, word) in self.stack.iter_mut().enumerate().skip(first) {
-            *word = behind.get(index);
+        // At once: it may lie in VRAM, where each access waits for the bus.
+        if let Some(used) = self.stack.get_mut(first..) {
+            behind.get_row(first, used);
         }
         Ok(())
     }
@@ -207,12 +209,16 @@ impl SavedQueues {
         })
     }
 
-    /// Takes what is saved of the queue that has this key, if there is room for it.
-    pub(super) fn look(&mut self, key: Key, queue: &Queue) {
-        if let Some(saved) = self.all.iter_mut().find(|it| it.key == key) {
-            queue.flush();
+    /// Takes what is saved of those that are suspended. Nothing may be locked.
+    pub(super) fn look(&mut self) {
+        for saved in self.all.iter_mut() {
+            let (xccs, queues) = (&mut saved.xccs, saved.device.queues());
+            let result = queues.while_suspended(saved.id, saved.key, |queue| {
+                queue.flush();
+                fill(xccs, queue)
+            });
             // A descriptor that cannot be read says nothing.
-            saved.seen = fill(&mut saved.xccs, queue).is_ok();
+            saved.seen = result.is_ok();
         }
     }
 

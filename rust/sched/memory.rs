@@ -87,6 +87,13 @@ impl Words for BoWindow<'_> {
         })
     }
 
+    fn get_row(&self, dword: usize, row: &mut [u32]) {
+        if self.bo.read_dwords(self.at(dword), row).is_err() {
+            self.outside(dword);
+            row.fill(0);
+        }
+    }
+
     fn set(&self, dword: usize, value: u32) {
         if self.bo.write_u32(self.at(dword), value).is_err() {
             self.outside(dword);

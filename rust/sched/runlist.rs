@@ -447,16 +447,22 @@ impl Scheduler for Runlist {
             Suspension::Begin { grace } => (true, grace),
             Suspension::End => (false, None),
         };
+        // Then they had left when it was stopped, or did not run.
+        let kept = inner.phase == Phase::Stopped && self.keeps(&inner, process);
         let mut saved = false;
         self.reschedule_within(&mut inner, grace, |state, off| {
             let mut result = Ok(());
             for queue in queues {
                 result = result.and(state.set_suspended(process, queue, suspend));
             }
-            saved = off;
+            saved = off || kept;
             result
         })?;
         Ok(saved)
+    }
+
+    fn keeps_saved(&self, process: Key) -> bool {
+        self.keeps(&self.inner.lock(), process)
     }
 
     fn may_run(&self, process: Key, queue: Key) -> bool {

@@ -5,7 +5,11 @@
 #[kernel::macros::kunit_tests(amdkfd_smi)]
 mod tests {
     use super::super::*;
-    use kernel::bindings;
+    use kernel::{
+        bindings,
+        sync::CondVar,
+        task::Task, //
+    };
 
     fn reads(event: SmiEvent<'_>, text: &str) -> bool {
         event.line().bytes() == text.as_bytes()
@@ -35,6 +39,7 @@ mod tests {
         let listener = pin_init!(Listener {
             inbox <- new_irq_spinlock!(inbox, "test"),
             arrived <- new_poll_condvar!("test"),
+            waking <- new_work!("test"),
             wanted: Atomic::new(wanted),
             of,
             user: Kuid::from_raw(bindings::kuid_t { val: user }),
@@ -214,5 +219,44 @@ mod tests {
         listeners.notify_reset(false, "x");
         assert_eq!(first.inbox.lock().length, 0);
         assert_eq!(second.inbox.lock().length, "3 1 x\n".len());
+    }
+
+    /// The task that has woken who polls; 0: none has.
+    static WAKER: Atomic<usize> = Atomic::new(0);
+
+    /// # Safety
+    ///
+    /// Any arguments will do.
+    unsafe extern "C" fn woken(
+        _: *mut bindings::wait_queue_entry,
+        _: c_uint,
+        _: c_int,
+        _: *mut c_void,
+    ) -> c_int {
+        WAKER.store(Task::current_raw().addr(), Relaxed);
+        0
+    }
+
+    #[test]
+    fn who_polls_is_not_woken_by_who_tells() {
+        assert_eq!(size_of::<CondVar>(), size_of::<bindings::wait_queue_head>());
+        let listeners = Listeners::new().unwrap();
+        let reader = listener(Serial::next(), true, u64::MAX);
+        listeners.add(reader.clone()).unwrap();
+        // CAST: It is a `wait_queue_head` and nothing else, which C changes.
+        let queue = (&raw const *reader.arrived).cast_mut().cast();
+        let mut entry = bindings::wait_queue_entry {
+            func: Some(woken),
+            ..pin_init::zeroed()
+        };
+        // SAFETY: The queue is the reader's, and the entry stays where it is until it is removed.
+        unsafe { bindings::add_wait_queue(queue, &raw mut entry) };
+        listeners.notify_reset(false, "x");
+        assert_eq!(reader.inbox.lock().length, "3 1 x\n".len());
+        listeners.wakers.settle();
+        // SAFETY: It was added above.
+        unsafe { bindings::remove_wait_queue(queue, &raw mut entry) };
+        let waker = WAKER.load(Relaxed);
+        assert!(waker != 0 && waker != Task::current_raw().addr());
     }
 }

@@ -30,7 +30,7 @@ use kernel::{
     sync::CondVar, //
 };
 
-/// `KFD_DBG_QUEUE_ERROR_MASK`: the hardware did not obey.
+/// `KFD_DBG_QUEUE_ERROR_MASK`: the hardware did not obey, or cannot be looked at.
 const FAILED: u32 = 1 << 30;
 /// `KFD_DBG_QUEUE_INVALID_MASK`: there is no such queue, or it cannot be suspended now.
 const INVALID: u32 = 1 << 31;
@@ -196,15 +196,14 @@ impl Queues {
         scheduler.set_control(*process, control)
     }
 
-    /// Suspends the named queues, and forgets `clear` of what happened to them; `look` sees all
-    /// queues when the hardware has saved what it was to let go of, and those that are not
-    /// suspended run again. Returns how many are suspended now.
+    /// Suspends the named queues, and forgets `clear` of what happened to them. Those that are not
+    /// suspended run again. Returns how many are suspended now; none if what is saved of them is
+    /// not there, as while the GPU sleeps or is reset. They do not run then all the same.
     pub(crate) fn suspend(
         &self,
         site: &impl Site,
         named: &mut Named<'_>,
         (grace, clear): (Option<u32>, u64),
-        look: &mut dyn FnMut(Key, &Queue),
     ) -> u32 {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -225,12 +224,8 @@ impl Queues {
             &mut suspended.map(|it| it.key),
             Suspension::Begin { grace },
         );
-        // Without the scheduler's lock: control stacks may be long, and are read word by word.
-        // Those of suspended queues stay as they are, for nothing but this lock lets them run
-        // again; those of the others are what was saved last, and may change meanwhile, as with C.
-        if result == Ok(true) {
-            queues.values().for_each(|it| look(it.key, &it.queue));
-        }
+        // A debugger takes what is in the save areas for what there is of the waves.
+        let result = result.and_then(|saved| saved.then_some(()).ok_or(EAGAIN));
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
                 (Some(_), Ok(_)) => scheduled.debugged.exceptions &= !of_queue(clear),
@@ -238,7 +233,26 @@ impl Queues {
                 (None, _) => {}
             }
         }
-        result.map_or(0, |_| count)
+        result.map_or(0, |()| count)
+    }
+
+    /// Looks at the queue that has this key, which is suspended and stays so meanwhile. `EINVAL`:
+    /// it is not; `EIO`: what the hardware has saved of it is not there.
+    pub(crate) fn while_suspended(
+        &self,
+        id: QueueId,
+        key: Key,
+        look: impl FnOnce(&Queue) -> Result,
+    ) -> Result {
+        let inner = self.inner.lock();
+        let known = inner.queues.get(&id).filter(|it| it.key == key);
+        let scheduled = known.filter(|it| it.debugged.suspended).ok_or(EINVAL)?;
+        let (process, _) = inner.process.as_ref().ok_or(EINVAL)?;
+        let queue = &scheduled.queue;
+        match queue.node.scheduler().keeps_saved(*process) {
+            true => look(queue),
+            false => Err(EIO),
+        }
     }
 
     /// Lets the named queues run again, or all; who waits in [`Queues::await_resume`] hears of it

@@ -31,9 +31,11 @@ mod tests {
             memory::NodeMemory,
             slots::Slots, //
         },
+        uapi::EC_QUEUE_NEW,
     };
     use core::cell::Cell;
     use kernel::{
+        new_condvar,
         sync::Arc,
         time::Delta, //
     };
@@ -321,5 +323,89 @@ mod tests {
         site.node.queues().start().unwrap();
         assert!(queues.are_off(&site));
         assert_eq!(held(&fake), 0);
+    }
+
+    /// A process whose firmware answers, with two queues that a debugger has seen.
+    fn debugged() -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>, [QueueId; 2]) {
+        let (fake, site, queues) = on(Fake::new().unwrap());
+        fake.set_firmware(|_, memory, written| {
+            NodeMemory::confirm(memory, written);
+        });
+        let ids = [(); 2].map(|()| create(&site, &queues).unwrap());
+        queues.clear_exceptions(None, EC_QUEUE_NEW);
+        (fake, site, queues, ids)
+    }
+
+    /// Names one queue. Returns how many are suspended, and what is said of it.
+    fn suspend(site: &FakeSite, queues: &Queues, id: QueueId) -> (u32, u32) {
+        let mut ids = [id.raw()];
+        let count = queues.suspend(site, &mut Named::new(&mut ids), (None, u64::MAX));
+        (count, ids[0] & !id.raw())
+    }
+
+    #[test]
+    fn what_is_saved_of_suspended_queues_is_looked_at_one_by_one() {
+        let (_, site, queues, [suspended, other]) = debugged();
+        let key = |id| queues.inner.lock().queues.get(&id).unwrap().key;
+        let looks = |id, key| {
+            let mut looks = 0;
+            let result = queues.while_suspended(id, key, |_| {
+                looks += 1;
+                Ok(())
+            });
+            assert_eq!(looks, u32::from(result.is_ok()));
+            result
+        };
+        assert_eq!(suspend(&site, &queues, suspended), (1, 0));
+        assert_eq!(looks(suspended, key(suspended)), Ok(()));
+        assert_eq!(looks(other, key(other)), Err(EINVAL));
+        assert_eq!(looks(suspended, key(other)), Err(EINVAL));
+        let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
+        assert_eq!(queues.resume(&site, None, &resumed), 2);
+        assert_eq!(looks(suspended, key(suspended)), Err(EINVAL));
+        queues.quiesce(&site);
+    }
+
+    #[test]
+    fn queues_are_suspended_if_what_is_saved_of_them_is_there() {
+        const FAILED: u32 = 1 << 30;
+        let (fake, site, queues, [id, _]) = debugged();
+        let scheduler = site.node.queues().scheduler();
+        let (key, doorbell) = {
+            let inner = queues.inner.lock();
+            let scheduled = inner.queues.get(&id).unwrap();
+            (scheduled.key, scheduled.queue.doorbell_id())
+        };
+        let suspended = |fails: bool| {
+            queues.raise_at(doorbell, 1);
+            let expected = if fails { (0, FAILED) } else { (1, 0) };
+            assert_eq!(suspend(&site, &queues, id), expected);
+            // What happened to it is not forgotten if nobody was told of its waves.
+            assert_eq!(queues.exceptions_of(id), Some(u64::from(fails)));
+            let looked = queues.while_suspended(id, key, |_| Ok(()));
+            assert_eq!(looked.is_err(), fails);
+        };
+        // All have left, and their memory is there: a copy engine is reset.
+        scheduler.stop().unwrap();
+        suspended(false);
+        fake.set_suspending(true);
+        suspended(true);
+        fake.set_suspending(false);
+        fake.set_in_reset(true);
+        suspended(true);
+        fake.set_in_reset(false);
+        scheduler.leave();
+        suspended(true);
+        scheduler.start().unwrap();
+        suspended(false);
+        // It did not leave.
+        let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
+        queues.resume(&site, None, &resumed);
+        fake.set_in_reset(true);
+        scheduler.stop().unwrap();
+        fake.set_in_reset(false);
+        suspended(true);
+        scheduler.leave();
+        queues.quiesce(&site);
     }
 }

@@ -93,6 +93,13 @@ impl Runlist {
         }
     }
 
+    /// Whether what the hardware has saved of a process's queues that do not run is there.
+    pub(super) fn keeps(&self, inner: &Inner, process: Key) -> bool {
+        let goes = || inner.left || self.kgd.in_reset() || self.kgd.is_suspending();
+        let stays = inner.behind && inner.state.is_stranded(process);
+        !(stays || inner.phase == Phase::Stopped && goes())
+    }
+
     /// The hardware has not obeyed. `before`: what was on it.
     pub(super) fn fall_behind(&self, inner: &mut Inner, before: Phase) {
         // Without a list there is nothing that it could not have let go.
