@@ -24,7 +24,7 @@ static_assert(IMAGE_START % sizeof(void *) == 0);
 
 struct bridge_process {
 	struct mutex lock;			/* of the acquire and release of VMs */
-	struct mutex sharing;			/* of the import of dma-bufs, and the end of what is one */
+	struct mutex sharing;			/* of imports and ends of dma-bufs */
 	unsigned int vms;			/* that are acquired; they keep info */
 	struct mm_struct *mm;			/* kept as a name: it may have ended */
 	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
