@@ -228,7 +228,7 @@ impl Queues {
         let result = result.and_then(|saved| saved.then_some(()).ok_or(EAGAIN));
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
-                (Some(_), Ok(_)) => scheduled.debugged.exceptions &= !of_queue(clear),
+                (Some(_), Ok(())) => scheduled.debugged.exceptions &= !of_queue(clear),
                 (Some(place), Err(_)) => *place |= FAILED,
                 (None, _) => {}
             }
