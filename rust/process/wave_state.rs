@@ -5,10 +5,10 @@
 //! When waves leave an XCC, the command processor writes a control stack, which says what there is
 //! to restore, behind the queue's descriptor, and their state into the user's area. A debugger
 //! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
-//! SUSPEND_QUEUES does so for all compute queues of a process that are suspended: there is room for
-//! them before it begins ([`SavedQueues`]); when the hardware has let go of them it looks at one
-//! after the other, and all is written when nothing is locked any more. Stacks may be long, so that
-//! nothing is locked across looking at two of them.
+//! SUSPEND_QUEUES does so for all compute queues of a process on a GPU where it suspends some:
+//! there is room for them before it begins ([`SavedQueues`]); when the hardware has let go of them
+//! it looks at one after the other, and all is written when nothing is locked any more. Stacks may
+//! be long, so that nothing is locked across looking at two of them.
 
 use super::{
     queues,
@@ -168,6 +168,8 @@ struct SavedQueue {
     key: Key,
     area: SaveArea,
     xccs: KVec<Saved>,
+    /// It is to be looked at.
+    wanted: bool,
     /// It has been looked at.
     seen: bool,
 }
@@ -186,6 +188,7 @@ fn room(process: &Process) -> Result<KVec<SavedQueue>> {
                 key,
                 area,
                 xccs: room_for(device, area)?,
+                wanted: false,
                 seen: false,
             };
             all.push(saved, GFP_KERNEL_ACCOUNT)?;
@@ -209,11 +212,18 @@ impl SavedQueues {
         })
     }
 
-    /// Takes what is saved of those that are suspended. Nothing may be locked.
+    /// Those on this device are to be looked at: the hardware has let go of them.
+    pub(super) fn want(&mut self, device: &Arc<ProcessDevice>) {
+        let all = self.all.iter_mut();
+        all.filter(|it| Arc::ptr_eq(&it.device, device))
+            .for_each(|it| it.wanted = true);
+    }
+
+    /// Takes what is saved of those. Nothing may be locked.
     pub(super) fn look(&mut self) {
-        for saved in self.all.iter_mut() {
+        for saved in self.all.iter_mut().filter(|it| it.wanted) {
             let (xccs, queues) = (&mut saved.xccs, saved.device.queues());
-            let result = queues.while_suspended(saved.id, saved.key, |queue| {
+            let result = queues.look_at(saved.id, saved.key, |queue| {
                 queue.flush();
                 fill(xccs, queue)
             });

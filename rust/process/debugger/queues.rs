@@ -38,10 +38,13 @@ pub(crate) fn suspend(
     let mut count = 0;
     for device in target.devices() {
         let queues = device.queues();
-        count += queues.suspend(&**device, &mut named, (grace, clear));
+        let suspended = queues.suspend(&**device, &mut named, (grace, clear));
         device.node().notify_resets();
+        if suspended > 0 {
+            saved.want(device);
+        }
+        count += suspended;
     }
-    // Who resumes a queue from here on finds it left out.
     drop(turn);
     if count > 0 {
         saved.look();

@@ -236,9 +236,10 @@ impl Queues {
         result.map_or(0, |()| count)
     }
 
-    /// Looks at the queue that has this key, which is suspended and stays so meanwhile. `EINVAL`:
-    /// it is not; `EIO`: what the hardware has saved of it is not there.
-    pub(crate) fn while_suspended(
+    /// Looks at the queue that has this key. What is saved of one that is suspended stays as it is
+    /// meanwhile; of another it is what was saved last, and may change, as with C. `EINVAL`: there
+    /// is none; `EIO`: what the hardware has saved of it is not there.
+    pub(crate) fn look_at(
         &self,
         id: QueueId,
         key: Key,
@@ -246,7 +247,7 @@ impl Queues {
     ) -> Result {
         let inner = self.inner.lock();
         let known = inner.queues.get(&id).filter(|it| it.key == key);
-        let scheduled = known.filter(|it| it.debugged.suspended).ok_or(EINVAL)?;
+        let scheduled = known.ok_or(EINVAL)?;
         let (process, _) = inner.process.as_ref().ok_or(EINVAL)?;
         let queue = &scheduled.queue;
         match queue.node.scheduler().keeps_saved(*process) {
