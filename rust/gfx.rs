@@ -170,7 +170,8 @@ pub(crate) const PAGE_BYTES: u32 = 4096;
 pub(crate) trait Words {
     /// The word at index `dword`.
     fn get(&self, dword: usize) -> u32;
-    /// Reads a row of words from index `dword` on, which nobody writes meanwhile.
+    /// Reads a row of words from index `dword` on. Of what is written meanwhile it reads the old
+    /// words, the new ones, or some of each.
     fn get_row(&self, dword: usize, row: &mut [u32]) {
         for (index, word) in row.iter_mut().enumerate() {
             *word = self.get(dword + index);

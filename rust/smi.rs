@@ -51,7 +51,8 @@ use core::fmt::{
 use inbox::Inbox;
 use kernel::{
     alloc::kvec::PushError,
-    new_poll_condvar, new_work,
+    new_poll_condvar,
+    new_work,
     prelude::*,
     sync::{
         atomic::{

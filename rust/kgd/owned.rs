@@ -132,13 +132,14 @@ impl VolatileMemory {
         Ok(())
     }
 
-    /// Reads dwords that nobody writes meanwhile.
+    /// Reads dwords that no CPU writes meanwhile. Of what the hardware writes it may get a part.
     pub(crate) fn read_dwords(&self, offset: usize, dwords: &mut [u32]) -> Result {
         if offset % align_of::<u32>() != 0 {
             return Err(EINVAL);
         }
         let at = self.range(offset, size_of_val(dwords))?.cast::<u32>();
-        // SAFETY: As in `write_dwords`, the other way round; any bits are a `u32`.
+        // SAFETY: As in `write_dwords`, the other way round; any bits are a `u32`, those of a word
+        // that the hardware is about to write, too.
         unsafe { at.copy_to_nonoverlapping(NonNull::from(&mut *dwords).cast(), dwords.len()) };
         Ok(())
     }

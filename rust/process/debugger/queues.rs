@@ -14,11 +14,11 @@ use crate::{
 use kernel::prelude::*;
 
 /// SUSPEND_QUEUES: stops queues of a process and saves their waves, and says in the save areas of
-/// all its compute queues that are suspended what is saved. `ids`: which; afterwards each has a bit
-/// for what it did not come to. `grace`: how long waves have to end by themselves, in units of 1000
-/// clocks of the GPU; `None`: as long as usual. `clear`: what happened to them and is taken note
-/// of. Returns how many are suspended. `EPERM`, `EINVAL`: see [`Turn`]; `ERESTARTSYS`: a signal.
-/// After an error nothing is suspended or taken note of.
+/// all its compute queues on a GPU where it stops some what is saved. `ids`: which; afterwards each
+/// has a bit for what it did not come to. `grace`: how long waves have to end by themselves, in
+/// units of 1000 clocks of the GPU; `None`: as long as usual. `clear`: what happened to them and is
+/// taken note of. Returns how many are suspended. `EPERM`, `EINVAL`: see [`Turn`]; `ERESTARTSYS`: a
+/// signal. After an error nothing is suspended or taken note of.
 pub(crate) fn suspend(
     caller: &Process,
     target: &ProcessRef,
