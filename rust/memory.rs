@@ -292,10 +292,13 @@ mod tests {
         // The next buffer of that handle is looked at anew.
         buffers.free(handle, || Ok(())).unwrap();
         assert_eq!(add(&buffers, &vm, 0), handle);
+        assert_eq!(fake.live().frees_with_another, 0);
         assert!(export(handle).is_ok());
         // It waits for who has a buffer of that handle in use, so that it stays what it was.
         let other = buffers.with_memory(handle, |_| Ok(buffers.table.try_lock().is_some()));
         assert_eq!(other, Ok(false));
+        buffers.free(handle, || Ok(())).unwrap();
+        assert_eq!(fake.live().frees_with_another, 1);
     }
 
     #[test]

@@ -433,12 +433,12 @@ impl ProcessMemory for Amdgpu {
         })
     }
 
-    fn free_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result<u64> {
+    fn free_memory(&self, handle: &VmHandle, memory: &MemoryHandle, another: bool) -> Result<u64> {
         let mut freed = 0;
         // SAFETY: By their invariants, device, VM and buffer are live. The owner does not use the
         // buffer after success.
         to_result(unsafe {
-            c::bridge_memory_free(self.adev(), vm(handle), mem(memory), &mut freed)
+            c::bridge_memory_free(self.adev(), vm(handle), mem(memory), another, &mut freed)
         })?;
         Ok(freed)
     }

@@ -443,14 +443,14 @@ static int free_exported(struct amdgpu_device *adev, struct bridge_vm *vm, struc
 }
 
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
-		       u64 *freed)
+		       bool another, u64 *freed)
 {
 	sigset_t before;
 	int ret;
 
 	block_signals(&before);
 	/* Nobody maps or exports it meanwhile: the caller's table of buffers is locked. */
-	if (mem->dmabuf && !mem->mapped_to_gpu_memory)
+	if (another && !mem->mapped_to_gpu_memory)
 		ret = free_exported(adev, vm, mem, freed);
 	else
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv,

@@ -378,9 +378,12 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
  */
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			u32 flags, u64 *offset, struct kgd_mem **out);
-/* -EBUSY while it is mapped to a GPU. freed: bytes of VRAM that came back. */
+/*
+ * -EBUSY while it is mapped to a GPU. another: the process may have its memory by another handle,
+ * too. freed: bytes of VRAM that came back.
+ */
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
-		       u64 *freed);
+		       bool another, u64 *freed);
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
 int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem);

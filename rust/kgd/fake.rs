@@ -81,6 +81,8 @@ pub(crate) struct Live {
     pub(crate) processes: u32,
     pub(crate) vms: u32,
     pub(crate) memories: u32,
+    /// Buffers freed of which the process might have had another handle.
+    pub(crate) frees_with_another: u32,
     pub(crate) queue_buffers: u32,
     pub(crate) awake: u32,
     pub(crate) reset_locks: u32,
@@ -542,7 +544,7 @@ impl ProcessMemory for Fake {
         })
     }
 
-    fn free_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result<u64> {
+    fn free_memory(&self, _vm: &VmHandle, memory: &MemoryHandle, another: bool) -> Result<u64> {
         let mut live = self.live.lock();
         // SAFETY: the owner's; `live` keeps others out.
         let buffer = unsafe { buffer(memory) };
@@ -553,6 +555,7 @@ impl ProcessMemory for Fake {
             return Err(EINTR);
         }
         live.memories -= 1;
+        live.frees_with_another += u32::from(another);
         // SAFETY: from `alloc_memory`; the owner does not use it after success.
         drop(unsafe { take::<FakeBuffer>(memory.0) });
         Ok(0)

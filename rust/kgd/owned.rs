@@ -43,7 +43,13 @@ use core::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 
 /// Bytes of a copy queue's MQD (`struct v9_sdma_mqd`).
@@ -455,6 +461,8 @@ pub(crate) struct Memory {
     vm: Arc<Vm>,
     mmap_offset: u64,
     size: u64,
+    /// It was imported or exported: the process may have its memory by another handle, too.
+    may_have_another: Atomic<bool>,
 }
 
 impl Memory {
@@ -467,21 +475,22 @@ impl Memory {
         flags: u32,
     ) -> Result<Self> {
         let new = vm.kgd.alloc_memory(&vm.raw, address, size, offset, flags)?;
-        Ok(Self::own(vm, new))
+        Ok(Self::own(vm, new, false))
     }
 
     /// Imports a dma-buf at a GPU virtual address.
     pub(crate) fn import(vm: Arc<Vm>, fd: i32, address: u64) -> Result<Self> {
         let new = vm.kgd.import_dmabuf(&vm.raw, fd, address)?;
-        Ok(Self::own(vm, new))
+        Ok(Self::own(vm, new, true))
     }
 
-    fn own(vm: Arc<Vm>, new: NewMemory) -> Self {
+    fn own(vm: Arc<Vm>, new: NewMemory, may_have_another: bool) -> Self {
         Self {
             raw: ManuallyDrop::new(new.memory),
             vm,
             mmap_offset: new.mmap_offset,
             size: new.size,
+            may_have_another: Atomic::new(may_have_another),
         }
     }
 
@@ -492,7 +501,7 @@ impl Memory {
 
     /// Frees it and returns the bytes of VRAM that came back; hands it back if it is still mapped.
     pub(crate) fn free(self) -> Result<u64, (Error, Self)> {
-        match self.vm.kgd.free_memory(&self.vm.raw, &self.raw) {
+        match self.try_free() {
             Ok(freed) => {
                 let mut this = ManuallyDrop::new(self);
                 // SAFETY: `this` is never dropped nor used again; the handle is consumed above,
@@ -504,20 +513,26 @@ impl Memory {
         }
     }
 
+    fn try_free(&self) -> Result<u64> {
+        let another = self.may_have_another.load(Relaxed);
+        self.vm.kgd.free_memory(&self.vm.raw, &self.raw, another)
+    }
+
     /// Waits for its page table updates.
     pub(crate) fn sync(&self, interruptible: bool) -> Result {
         self.vm.kgd.sync_memory(&self.raw, interruptible)
     }
 
-    /// Returns a file descriptor of the current process.
+    /// Returns a file descriptor of the current process. Nobody frees it meanwhile.
     pub(crate) fn export_dmabuf(&self, flags: u32) -> Result<i32> {
+        self.may_have_another.store(true, Relaxed);
         self.vm.kgd.export_dmabuf(&self.raw, flags)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Err(error) = self.vm.kgd.free_memory(&self.vm.raw, &self.raw) {
+        if let Err(error) = self.try_free() {
             let (name, pid, bytes) = (self.vm.pci_name(), self.vm.task().pid, self.size);
             gpu_err!(
                 name,
