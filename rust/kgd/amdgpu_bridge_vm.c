@@ -9,6 +9,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
@@ -379,9 +380,9 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
 
 /*
  * amdgpu waits interruptibly where it has begun to change a buffer already, and leaves it half
- * changed if a signal comes: off the list of what is validated, but with its handle (freeing), or
- * with the VM's root locked (the first mapping). So signals wait until it is done; what is left is
- * SIGKILL of a process with several threads, which wakes them all up.
+ * changed if a signal comes: off the list of what is validated, but with its handle (freeing). So
+ * signals wait until it is done; what is left is SIGKILL of a process with several threads, stops
+ * and freezers, which wake them all up.
  */
 static void block_signals(sigset_t *before)
 {
@@ -473,37 +474,99 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 								    flags, false);
 }
 
+/* Set once for all, since what kfd_mem_attach() forgets is not all found again. */
+static bool was_interrupted;
+
 /*
- * kfd_mem_attach() forgets the root's lock if it does not get the buffer's. That one is the current
- * task's if the context that it was taken with lay on this stack, where nobody reads it any more.
- * The list in which amdgpu had the two, a page, is lost.
+ * A lock is the current task's if the context that it was taken with lay on this stack, where
+ * nobody reads it any more.
  */
-static void unlock_forgotten_root(struct bridge_vm *vm)
+static bool unlock_forgotten(struct amdgpu_bo *bo)
 {
-	struct amdgpu_bo *root = vm->vm->root.bo;
-	struct dma_resv *resv = root->tbo.base.resv;
+	struct dma_resv *resv = bo->tbo.base.resv;
 	struct ww_acquire_ctx *ctx = READ_ONCE(resv->lock.ctx);
 
 	if (!ctx || !object_is_on_stack(ctx))
-		return;
+		return false;
 	/* Unlocking would write to it. */
 	WRITE_ONCE(resv->lock.ctx, NULL);
 	dma_resv_unlock(resv);
-	amdgpu_call(amdgpu_bo_unref)(&root);
+	amdgpu_call(amdgpu_bo_unref)(&bo);
+	return true;
 }
 
+struct first_mapping {
+	struct work_struct work;
+	struct amdgpu_device *adev;
+	struct bridge_vm *vm;
+	struct kgd_mem *mem;
+	int ret;
+};
+
+static void map_on_worker(struct work_struct *work)
+{
+	struct first_mapping *map = container_of(work, struct first_mapping, work);
+
+	map->ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(map->adev, map->mem,
+								      map->vm->drm_priv);
+}
+
+static int map_first_on_worker(struct amdgpu_device *adev, struct bridge_vm *vm,
+			       struct kgd_mem *mem)
+{
+	struct first_mapping map = { .adev = adev, .vm = vm, .mem = mem };
+
+	INIT_WORK_ONSTACK(&map.work, map_on_worker);
+	queue_work(system_dfl_wq, &map.work);
+	flush_work(&map.work);
+	destroy_work_on_stack(&map.work);
+	return map.ret;
+}
+
+static bool is_attached(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entry;
+	bool found = false;
+
+	mutex_lock(&mem->lock);
+	list_for_each_entry(entry, &mem->attachments, list)
+		found |= entry->bo_va->base.vm == vm->vm;
+	mutex_unlock(&mem->lock);
+	return found;
+}
+
+/*
+ * In the first mapping to a VM, kfd_mem_attach() locks the root and the buffer, and forgets the one
+ * that it has if its wait for the other is interrupted. Signals are blocked, but stops, freezers,
+ * io_uring and SIGKILL interrupt, too. Then both are looked at afterwards; the list in which amdgpu
+ * had them, a page, is lost (before 7.3 a reference to the buffer may be, too), so from then on
+ * workers map, which nothing interrupts. They do for an AQL ring, which kfd_mem_attach() locks once
+ * more itself, and where the buffer may have a second BO, of which nobody knows afterwards. Not
+ * always: that doubles what a mapping costs.
+ */
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
+	struct amdgpu_device *home = bridge_home(mem);
+	bool on_worker = READ_ONCE(was_interrupted) || mem->aql_queue || home != adev ||
+			 mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
+	bool forgotten;
 	sigset_t before;
 	int ret;
 
 	/* To map it on another device it is exported at home. */
-	if (bridge_is_unplugged(bridge_home(mem)))
+	if (bridge_is_unplugged(home))
 		return -ENODEV;
+	/* Nobody detaches it meanwhile: the caller's table of buffers is locked. */
+	if (on_worker && !is_attached(vm, mem))
+		return map_first_on_worker(adev, vm, mem);
 	block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
-	if (ret)
-		unlock_forgotten_root(vm);
+	if (ret) {
+		forgotten = unlock_forgotten(vm->vm->root.bo);
+		forgotten |= unlock_forgotten(mem->bo);
+		if (forgotten)
+			WRITE_ONCE(was_interrupted, true);
+	}
 	restore_signals(&before);
 	return ret;
 }
