@@ -19,7 +19,7 @@ impl Asleep {
     pub fn run(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
         let seed = std::process::id();
-        let (memory, ticks) = vram_and_ticks(&gpu, self.mib, seed)?;
+        let (memory, ticks) = vram_and_ticks(gpu.device(), self.mib, seed)?;
         let running = Running::start(&gpu, ticks.address())?;
         let look = || -> Result<()> {
             ensure!(

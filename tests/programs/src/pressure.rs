@@ -8,7 +8,7 @@ use crate::running::{moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE}
 use crate::waves::Gpu;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
-use kfd::{topology, Kfd, Memory, SmiEvent, SmiEvents};
+use kfd::{topology, Device, Kfd, Memory, SmiEvent, SmiEvents};
 use kfd_uapi as uapi;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -185,7 +185,7 @@ impl Pressure {
     /// Has VRAM, and a child with the same file.
     fn wait_for_the_end(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
-        let _vram = vram_and_ticks(&gpu, self.mib, 1)?;
+        let _vram = vram_and_ticks(gpu.device(), self.mib, 1)?;
         // The duplicate stays open in the child.
         let _file = rustix::io::dup(gpu.device().kfd().as_fd())?;
         let holder = Command::new("sleep")
@@ -198,12 +198,15 @@ impl Pressure {
     }
 
     fn work(&self) -> Result<()> {
-        let gpu = Gpu::open(4)?;
+        let kfd = Kfd::open()?;
+        let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
         let seed = std::process::id();
-        let (memory, ticks) = vram_and_ticks(&gpu, self.mib, seed)?;
+        // Before the code is: so it is what amdgpu moves first.
+        let (memory, ticks) = vram_and_ticks(&device, self.mib, seed)?;
         if self.imported {
-            drop(Memory::import(gpu.device(), memory.export()?.as_fd())?);
+            drop(Memory::import(&device, memory.export()?.as_fd())?);
         }
+        let gpu = Gpu::on(device, 4)?;
         let mut watch = Watch::new(told(gpu.device().gpu_id())?);
         let running = Running::start(&gpu, ticks.address())?;
         let count = || ticks.read::<u32>(0, 1)[0];

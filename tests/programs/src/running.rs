@@ -5,9 +5,10 @@
 
 use crate::waves::{Gpu, GROUP};
 use anyhow::{ensure, Result};
-use kfd::{Memory, MemoryFlags};
+use kfd::{Device, Memory, MemoryFlags};
 use kfd_aql::{Launch, Queue, Signal};
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a step may take on a loaded host.
@@ -91,11 +92,11 @@ pub fn fill(memory: &Memory, seed: u32) {
 }
 
 /// `mib` MiB of VRAM with the pattern of `seed`, and a word for [`Running`] to count in.
-pub fn vram_and_ticks(gpu: &Gpu, mib: usize, seed: u32) -> Result<(Memory, Memory)> {
+pub fn vram_and_ticks(device: &Arc<Device>, mib: usize, seed: u32) -> Result<(Memory, Memory)> {
     let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
-    let memory = Memory::allocate(gpu.device(), mib << 20, flags)?;
+    let memory = Memory::allocate(device, mib << 20, flags)?;
     fill(&memory, seed);
-    let ticks = Memory::gtt(gpu.device(), 4096)?;
+    let ticks = Memory::gtt(device, 4096)?;
     ticks.write(0, &[0u32]);
     Ok((memory, ticks))
 }
