@@ -358,8 +358,8 @@ pub(crate) trait ProcessMemory {
         flags: u32,
     ) -> Result<NewMemory>;
     /// Returns the bytes of VRAM that came back. `EBUSY` while mapped to a GPU: still there. After
-    /// any other error it is there, but its pages may move or go while GPUs see them. `another`: the
-    /// process may have its memory by another handle, too.
+    /// any other error it is there, but its pages may move or go while GPUs see them. `another`:
+    /// the process may have its memory by another handle, too.
     fn free_memory(&self, vm: &VmHandle, memory: &MemoryHandle, another: bool) -> Result<u64>;
     /// Maps it into this device's VM.
     fn map_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
