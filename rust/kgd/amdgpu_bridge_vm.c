@@ -2,14 +2,16 @@
 /*
  * bridge.h in terms of amdgpu: compute processes, their VMs and their buffers.
  */
+#include <linux/completion.h>
+#include <linux/cred.h>
 #include <linux/dma-resv.h>
 #include <linux/file.h>
+#include <linux/kthread.h>
 #include <linux/mutex.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
 #include <linux/slab.h>
-#include <linux/workqueue.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
@@ -474,52 +476,71 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 								    flags, false);
 }
 
-/* Set once for all, since what kfd_mem_attach() forgets is not all found again. */
-static bool was_interrupted;
+/* drm_exec's references to a buffer that it has got first, after it had to give way. */
+#ifdef HAVE_DRM_EXEC_DROPS_PRELOCKED
+#define PRELOCKED_REFERENCES 1
+#else
+#define PRELOCKED_REFERENCES 2
+#endif
 
 /*
  * A lock is the current task's if the context that it was taken with lay on this stack, where
  * nobody reads it any more.
  */
-static bool unlock_forgotten(struct amdgpu_bo *bo)
+static void unlock_forgotten(struct amdgpu_bo *bo, int references)
 {
 	struct dma_resv *resv = bo->tbo.base.resv;
 	struct ww_acquire_ctx *ctx = READ_ONCE(resv->lock.ctx);
 
 	if (!ctx || !object_is_on_stack(ctx))
-		return false;
+		return;
 	/* Unlocking would write to it. */
 	WRITE_ONCE(resv->lock.ctx, NULL);
 	dma_resv_unlock(resv);
-	amdgpu_call(amdgpu_bo_unref)(&bo);
-	return true;
+	while (references--)
+		drm_gem_object_put(&bo->tbo.base);
 }
 
 struct first_mapping {
-	struct work_struct work;
 	struct amdgpu_device *adev;
 	struct bridge_vm *vm;
 	struct kgd_mem *mem;
+	struct mm_struct *mm;
+	const struct cred *cred;
+	struct completion done;
 	int ret;
 };
 
-static void map_on_worker(struct work_struct *work)
+/* As the caller: TTM evicts nobody for his own sake, and dma-bufs belong to who makes them. */
+static int map_on_thread(void *data)
 {
-	struct first_mapping *map = container_of(work, struct first_mapping, work);
+	struct first_mapping *map = data;
+	const struct cred *own = override_creds(map->cred);
 
+	kthread_use_mm(map->mm);
 	map->ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(map->adev, map->mem,
 								      map->vm->drm_priv);
+	kthread_unuse_mm(map->mm);
+	revert_creds(own);
+	kthread_complete_and_exit(&map->done, 0);
 }
 
-static int map_first_on_worker(struct amdgpu_device *adev, struct bridge_vm *vm,
+static int map_first_on_thread(struct amdgpu_device *adev, struct bridge_vm *vm,
 			       struct kgd_mem *mem)
 {
-	struct first_mapping map = { .adev = adev, .vm = vm, .mem = mem };
+	struct first_mapping map = {
+		.adev = adev,
+		.vm = vm,
+		.mem = mem,
+		.mm = current->mm,
+		.cred = current_cred(),
+		.done = COMPLETION_INITIALIZER_ONSTACK(map.done),
+	};
+	struct task_struct *thread = kthread_run(map_on_thread, &map, "amdkfd_map");
 
-	INIT_WORK_ONSTACK(&map.work, map_on_worker);
-	queue_work(system_dfl_wq, &map.work);
-	flush_work(&map.work);
-	destroy_work_on_stack(&map.work);
+	if (IS_ERR(thread))
+		return PTR_ERR(thread);
+	wait_for_completion(&map.done);
 	return map.ret;
 }
 
@@ -535,36 +556,51 @@ static bool is_attached(struct bridge_vm *vm, struct kgd_mem *mem)
 	return found;
 }
 
+/* Whether the GPU sees the buffer itself, and not a BO of its own that kfd_mem_attach() makes. */
+static bool is_seen_itself(struct amdgpu_device *adev, struct kgd_mem *mem)
+{
+	struct amdgpu_device *home = bridge_home(mem);
+
+	if (mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
+		return false;
+	if (adev == home)
+		return true;
+	if (mem->domain == AMDGPU_GEM_DOMAIN_VRAM)
+		return !adev->apu_prefer_gtt &&
+		       amdgpu_call(amdgpu_xgmi_same_hive)(adev, home);
+	return mem->domain == AMDGPU_GEM_DOMAIN_GTT &&
+	       ((adev->ram_is_direct_mapped && home->ram_is_direct_mapped) ||
+		adev->dev->iommu_group == home->dev->iommu_group);
+}
+
 /*
- * In the first mapping to a VM, kfd_mem_attach() locks the root and the buffer, and forgets the one
- * that it has if its wait for the other is interrupted. Signals are blocked, but stops, freezers,
- * io_uring and SIGKILL interrupt, too. Then both are looked at afterwards; the list in which amdgpu
- * had them, a page, is lost (before 7.3 a reference to the buffer may be, too), so from then on
- * workers map, which nothing interrupts. They do for an AQL ring, which kfd_mem_attach() locks once
- * more itself, and where the buffer may have a second BO, of which nobody knows afterwards. Not
- * always: that doubles what a mapping costs.
+ * In the first mapping to a VM, kfd_mem_attach() locks the root and the buffer. If its wait for
+ * either is interrupted, it forgets the one that it has, and always the list of both, a page.
+ * Signals are blocked, but stops, freezers, io_uring and SIGKILL interrupt, too. The lock is found
+ * again afterwards, the page is not, so once it has happened kernel threads map, which nothing
+ * interrupts. They do for an AQL ring, which kfd_mem_attach() locks once more itself, and where the
+ * buffer gets a second BO, of which nobody knows afterwards. Not always: a thread costs five times
+ * what the rest of a mapping does.
  */
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
-	struct amdgpu_device *home = bridge_home(mem);
-	bool on_worker = READ_ONCE(was_interrupted) || mem->aql_queue || home != adev ||
-			 mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
-	bool forgotten;
+	static bool was_interrupted;
+	bool on_thread = READ_ONCE(was_interrupted) || mem->aql_queue || !is_seen_itself(adev, mem);
 	sigset_t before;
 	int ret;
 
 	/* To map it on another device it is exported at home. */
-	if (bridge_is_unplugged(home))
+	if (bridge_is_unplugged(bridge_home(mem)))
 		return -ENODEV;
 	/* Nobody detaches it meanwhile: the caller's table of buffers is locked. */
-	if (on_worker && !is_attached(vm, mem))
-		return map_first_on_worker(adev, vm, mem);
+	if (on_thread && !is_attached(vm, mem))
+		return map_first_on_thread(adev, vm, mem);
 	block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
-	if (ret) {
-		forgotten = unlock_forgotten(vm->vm->root.bo);
-		forgotten |= unlock_forgotten(mem->bo);
-		if (forgotten)
+	if (ret && !is_attached(vm, mem)) {
+		unlock_forgotten(vm->vm->root.bo, 1);
+		unlock_forgotten(mem->bo, PRELOCKED_REFERENCES);
+		if (ret == -EINTR)
 			WRITE_ONCE(was_interrupted, true);
 	}
 	restore_signals(&before);

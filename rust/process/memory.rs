@@ -248,7 +248,7 @@ fn flush_tlb(device: &ProcessDevice, vm: &Vm) -> Result {
 
 fn refused(process: &Process, device: &ProcessDevice, error: Error) {
     // A signal is no failure: the user comes again.
-    if error != ERESTARTSYS && may_complain() {
+    if !matches!(error, EINTR | ERESTARTSYS) && may_complain() {
         let (pid, name) = (process.lead().pid(), device.node().pci_name());
         gpu_err!(name, "process {pid}: cannot map a buffer: {error:?}\n");
     }

@@ -19,6 +19,7 @@ mod errno;
 mod exception;
 mod faults;
 mod figures;
+mod first_map;
 mod fuzz;
 mod handles;
 mod ipc;
@@ -85,6 +86,8 @@ enum Command {
     Ipc(ipc::Ipc),
     /// Free shared buffers beside a process that allocates: nothing of it comes to light.
     Handles(handles::Handles),
+    /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
+    FirstMap,
     /// What a process may do with a GPU that its device cgroup hides.
     Denied(denied::Denied),
     /// Use what the crates have beyond single calls, and say what each came to.
@@ -188,6 +191,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Smi(smi) => smi.run(),
         Command::Ipc(ipc) => ipc.run(),
         Command::Handles(handles) => handles.run(),
+        Command::FirstMap => first_map::run(),
         Command::Denied(denied) => denied.run(),
         Command::Crates { recover: None } => crates::all(),
         Command::Crates {
