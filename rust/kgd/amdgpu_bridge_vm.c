@@ -497,8 +497,11 @@ static void unlock_forgotten(struct amdgpu_bo *bo, int references)
 	/* Unlocking would write to it. */
 	WRITE_ONCE(resv->lock.ctx, NULL);
 	dma_resv_unlock(resv);
-	while (references--)
-		drm_gem_object_put(&bo->tbo.base);
+	while (references--) {
+		struct amdgpu_bo *same = bo;
+
+		amdgpu_call(amdgpu_bo_unref)(&same);
+	}
 }
 
 struct first_mapping {
@@ -525,6 +528,12 @@ static int map_on_thread(void *data)
 	kthread_complete_and_exit(&map->done, 0);
 }
 
+/* The scheduler knows a task that used it by its address, which another one may have next. */
+static void forget_thread(struct drm_sched_entity *entity, struct task_struct *thread)
+{
+	cmpxchg(&entity->last_user, thread, current->group_leader);
+}
+
 static int map_first_on_thread(struct amdgpu_device *adev, struct bridge_vm *vm,
 			       struct kgd_mem *mem)
 {
@@ -538,9 +547,12 @@ static int map_first_on_thread(struct amdgpu_device *adev, struct bridge_vm *vm,
 	};
 	struct task_struct *thread = kthread_run(map_on_thread, &map, "amdkfd_map");
 
+	/* -EAGAIN would have the user come again at once. */
 	if (IS_ERR(thread))
-		return PTR_ERR(thread);
+		return thread == ERR_PTR(-EAGAIN) ? -ENOMEM : PTR_ERR(thread);
 	wait_for_completion(&map.done);
+	forget_thread(&vm->vm->immediate, thread);
+	forget_thread(&vm->vm->delayed, thread);
 	return map.ret;
 }
 
