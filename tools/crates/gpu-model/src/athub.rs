@@ -13,22 +13,24 @@ use crate::registers;
 use crate::regs::{moved, name_of, place, place_rows, Key, Placed, RegisterFile, RegisterInfo};
 
 registers! {
-    /// The mappings of the graphics VMIDs.
-    pub enum AthubRegister from "athub/athub_1_8_0" {
+    /// Where MI200 has the mappings.
+    pub enum AthubRegister from "athub/athub_1_0" {
         /// Bit n: the mapping of VMID n has been taken. Written: bits to clear.
-        ATC_VMID_PASID_MAPPING_UPDATE_STATUS = 0 @ 0x003e;
-        /// `PASID` 15:0, `NO_INVALIDATION` 30, `VALID` 31.
-        ATC_VMID0_PASID_MAPPING[16] = 0 @ 0x003f;
+        ATC_VMID_PASID_MAPPING_UPDATE_STATUS = 0 @ 0x000b;
+        /// Of the graphics VMIDs. `PASID` 15:0, `NO_INVALIDATION` 30, `VALID` 31.
+        ATC_VMID0_PASID_MAPPING[16] = 0 @ 0x000c;
+        /// Of the same VMIDs as the other hub has them (MMHUB, for the copy engines).
+        ATC_VMID16_PASID_MAPPING[16] = 0 @ 0x003d;
     }
 }
 
 use AthubRegister::*;
 
-/// Where MI200 has them (`athub_1_0_offset.h`).
-pub fn of_mi200() -> Vec<RegisterInfo> {
+/// Where MI300 has them (`athub_1_8_0_offset.h`), which has none for the other hub.
+pub fn of_mi300() -> Vec<RegisterInfo> {
     moved::<AthubRegister>(|info| {
-        let offset = info.offset - 0x33;
-        Some(RegisterInfo { offset, ..info })
+        let offset = info.offset + 0x33;
+        (info.name != "ATC_VMID16_PASID_MAPPING").then_some(RegisterInfo { offset, ..info })
     })
 }
 
@@ -56,8 +58,8 @@ impl Block for Athub {
 
     fn registers(&self) -> Vec<Placed> {
         match self.generation {
-            Generation::Mi300 => place::<AthubRegister>(&self.bases),
-            Generation::Mi200 => place_rows(&of_mi200(), &self.bases),
+            Generation::Mi300 => place_rows(&of_mi300(), &self.bases),
+            Generation::Mi200 => place::<AthubRegister>(&self.bases),
         }
     }
 
@@ -77,6 +79,10 @@ impl Block for Athub {
                 self.registers.set_at(ATC_VMID0_PASID_MAPPING, vmid, value);
                 status | 1 << vmid
             }
+            Some((ATC_VMID16_PASID_MAPPING, vmid)) => {
+                self.registers.set_at(ATC_VMID16_PASID_MAPPING, vmid, value);
+                status | 1 << (16 + vmid)
+            }
             Some((ATC_VMID_PASID_MAPPING_UPDATE_STATUS, _)) => status & !value,
             None => return,
         };
@@ -91,6 +97,7 @@ impl Block for Athub {
 
 #[cfg(test)]
 mod tests {
+    use crate::preset::Preset;
     use crate::rig::Rig;
 
     #[test]
@@ -105,5 +112,19 @@ mod tests {
         assert_eq!(rig.read(STATUS), 1 << 9);
         rig.write(STATUS, 1 << 9);
         assert_eq!((rig.read(STATUS), rig.read(VMID9)), (0, 0x8000_0042));
+    }
+
+    #[test]
+    fn an_mi250x_confirms_those_of_the_other_hub_as_well() {
+        const STATUS: u64 = 0xc20 + 0x0b;
+        const VMID9_OF_MMHUB: u64 = 0xc20 + 0x3d + 9;
+        let rig = Rig::of(Preset::mi250x());
+        rig.write(VMID9_OF_MMHUB, 0x8000_0042);
+        assert_eq!(rig.read(STATUS), 1 << 25);
+        rig.write(STATUS, 1 << 25);
+        assert_eq!(
+            (rig.read(STATUS), rig.read(VMID9_OF_MMHUB)),
+            (0, 0x8000_0042)
+        );
     }
 }

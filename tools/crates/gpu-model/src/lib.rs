@@ -64,7 +64,7 @@ pub fn register_tables() -> Vec<(&'static str, Vec<RegisterInfo>)> {
         (R::HEADER, R::TABLE.to_vec())
     }
     vec![
-        ("athub/athub_1_0", athub::of_mi200()),
+        ("athub/athub_1_8_0", athub::of_mi300()),
         ("gc/gc_9_4_2", gmc::hub::of_mi200()),
         of::<mi200::GraphicsRegister>(),
         of::<mi200::RingRegister>(),

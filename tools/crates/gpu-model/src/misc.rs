@@ -59,6 +59,9 @@ registers! {
 registers! {
     /// The same of MI200, and the way to its VBIOS.
     pub enum RomRegister from "smuio/smuio_13_0_2" {
+        /// What the regulator tells of the graphics core. `SVI0_PLANE0_VDDCOR` 24:16: its voltage,
+        /// 6.25 mV below 1.55 V for each.
+        SMUSVI0_TEL_PLANE0 = 0 @ 0x0004;
         /// Topology 14:10: 0, a card whose host is at the other end of PCIe.
         SMUIO_MCM_CONFIG = 0 @ 0x0024;
         CGTT_ROM_CLK_CTRL0 = 0 @ 0x00e4;
@@ -134,9 +137,15 @@ struct Rom {
 
 impl Rom {
     fn new(preset: &Preset) -> Self {
-        let read_only = [RomRegister::SMUIO_MCM_CONFIG, RomRegister::ROM_DATA];
+        let read_only = [
+            RomRegister::SMUSVI0_TEL_PLANE0,
+            RomRegister::SMUIO_MCM_CONFIG,
+            RomRegister::ROM_DATA,
+        ];
+        // 0.8 V.
+        let values = [(RomRegister::SMUSVI0_TEL_PLANE0, 0x78 << 16)];
         Self {
-            registers: Plain::new("SMUIO", preset.bases(ip::SMUIO, 0), &[], &read_only),
+            registers: Plain::new("SMUIO", preset.bases(ip::SMUIO, 0), &values, &read_only),
             image: vbios::build(preset),
             next: AtomicU32::new(0),
         }
