@@ -46,7 +46,7 @@ module! {
 
 /// The module. Fields are dropped from top to bottom: first we let go of amdgpu.
 struct Amdkfd {
-    _debugfs: Pin<KBox<debugfs::Debugfs>>,
+    _debugfs: Option<debugfs::Debugfs>,
     _attachment: kgd2kfd::Attachment,
     _processes: process::Processes,
     _remains: kgd::amdgpu::vram::Remains,
@@ -67,13 +67,13 @@ impl kernel::Module for Amdkfd {
         }
         file::prepare(module);
         smi::prepare(module);
+        linux::debugfs::prepare(module);
         // SAFETY: once. It is dropped after the attachment, and each process pins the module.
         let processes = unsafe { process::Processes::new(module) }?;
-        let debugfs = debugfs::Debugfs::new()?;
         Ok(Self {
-            // Last: from then on /dev/kfd may be open, and nothing may fail any more.
+            // From then on /dev/kfd may be open, and nothing may fail any more.
             _attachment: kgd2kfd::Attachment::new()?,
-            _debugfs: debugfs,
+            _debugfs: debugfs::Debugfs::new().ok(),
             _processes: processes,
             _remains: kgd::amdgpu::vram::Remains::new(),
         })

@@ -18,6 +18,10 @@ use crate::{
     gauge::Gauge,
     gpu,
     ids::GpuId,
+    linux::debugfs::{
+        Directory,
+        File, //
+    },
     memory,
     process::{
         self,
@@ -28,11 +32,6 @@ use crate::{
     svm, //
 };
 use kernel::{
-    c_str,
-    debugfs::{
-        Dir,
-        File, //
-    },
     fmt,
     prelude::*,
     uaccess::UserSliceReader, //
@@ -75,6 +74,24 @@ fn each_node(
     Ok(())
 }
 
+fn show_counts(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    GAUGES.iter().try_for_each(|(name, gauge)| writeln!(f, "{name} {}", gauge.count()))
+}
+
+fn show_queues(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let processes = process::all().map_err(|_| fmt::Error)?;
+    processes.iter().try_for_each(|process| {
+        // Who has read this finds the same in sysfs.
+        process.files().settle();
+        process.show_queues(f)
+    })
+}
+
+fn show_svm(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let processes = process::all().map_err(|_| fmt::Error)?;
+    processes.iter().try_for_each(|process| process.show_svm(f))
+}
+
 /// Amdgpu's account of the memory that processes may have.
 fn show_memory_limits(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let nodes = gpu::nodes().map_err(|_| fmt::Error)?;
@@ -87,78 +104,45 @@ fn show_memory_limits(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(text.map_err(|_| fmt::Error)?)
 }
 
-/// The directory and its files.
-#[pin_data(PinnedDrop)]
+/// The files, and those of processes.
 pub(crate) struct Debugfs {
-    #[pin]
-    counts: File<()>,
-    #[pin]
-    rls: File<()>,
-    #[pin]
-    mqds: File<()>,
-    #[pin]
-    hqds: File<()>,
-    #[pin]
-    mem_limit: File<()>,
-    #[pin]
-    hang_hws: File<()>,
-    #[pin]
-    queues: File<()>,
-    #[pin]
-    svm: File<()>,
+    _files: KVec<File>,
 }
 
 impl Debugfs {
-    /// Makes the directory; where there is no debugfs this does nothing.
-    pub(crate) fn new() -> Result<Pin<KBox<Self>>> {
-        let dir = Dir::new(c_str!("amdkfd"));
-        debug::show_in(Some(dir.subdir(c_str!("proc"))));
-        KBox::pin_init(
-            try_pin_init!(Self {
-                counts <- dir.read_callback_file(c_str!("counts"), (), &|(), f| {
-                    GAUGES.iter().try_for_each(|(name, gauge)| {
-                        writeln!(f, "{name} {}", gauge.count())
-                    })
-                }),
-                rls <- dir.read_callback_file(c_str!("rls"), (), &|(), f| {
-                    each_node(f, NodeQueues::show_run_list)
-                }),
-                mqds <- dir.read_callback_file(c_str!("mqds"), (), &|(), f| {
-                    each_node(f, NodeQueues::show_descriptors)
-                }),
-                hqds <- dir.read_callback_file(c_str!("hqds"), (), &|(), f| {
-                    each_node(f, NodeQueues::show_slots)
-                }),
-                mem_limit <- dir.read_callback_file(c_str!("mem_limit"), (), &|(), f| {
-                    show_memory_limits(f)
-                }),
-                hang_hws <- dir.read_write_callback_file(
-                    c_str!("hang_hws"),
-                    (),
-                    &|(), f| f.write_str("echo gpu_id > hang_hws\n"),
-                    &|(), reader| hang(reader),
-                ),
-                queues <- dir.read_callback_file(c_str!("queues"), (), &|(), f| {
-                    let processes = process::all().map_err(|_| fmt::Error)?;
-                    processes.iter().try_for_each(|process| {
-                        // Who has read this finds the same in sysfs.
-                        process.files().settle();
-                        process.show_queues(f)
-                    })
-                }),
-                svm <- dir.read_callback_file(c_str!("svm"), (), &|(), f| {
-                    let processes = process::all().map_err(|_| fmt::Error)?;
-                    processes.iter().try_for_each(|process| process.show_svm(f))
-                }),
-            }? Error),
-            GFP_KERNEL,
-        )
+    /// Makes the directory; where there is no debugfs this does nothing. Nothing of the module's
+    /// start may fail afterwards (`linux::debugfs`).
+    pub(crate) fn new() -> Result<Self> {
+        let directory = Directory::new(c"amdkfd", None)?;
+        let mut files = KVec::new();
+        let nodes: [(&CStr, fn(&NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result); 3] = [
+            (c"rls", NodeQueues::show_run_list),
+            (c"mqds", NodeQueues::show_descriptors),
+            (c"hqds", NodeQueues::show_slots),
+        ];
+        for (name, show) in nodes {
+            let file = directory.file(name, move |f| each_node(f, show))?;
+            files.push(file, GFP_KERNEL)?;
+        }
+        let others: [(&CStr, fn(&mut fmt::Formatter<'_>) -> fmt::Result); 4] = [
+            (c"counts", show_counts),
+            (c"mem_limit", show_memory_limits),
+            (c"queues", show_queues),
+            (c"svm", show_svm),
+        ];
+        for (name, show) in others {
+            files.push(directory.file(name, show)?, GFP_KERNEL)?;
+        }
+        let usage = |f: &mut fmt::Formatter<'_>| f.write_str("echo gpu_id > hang_hws\n");
+        let hang = directory.writable_file(c"hang_hws", usage, hang)?;
+        files.push(hang, GFP_KERNEL)?;
+        debug::show_in(Some(Directory::new(c"proc", Some(&directory))?));
+        Ok(Self { _files: files })
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for Debugfs {
-    fn drop(self: Pin<&mut Self>) {
+impl Drop for Debugfs {
+    fn drop(&mut self) {
         debug::show_in(None);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod barrier;
 pub(crate) mod chrdev;
 pub(crate) mod class;
 pub(crate) mod completion;
+pub(crate) mod debugfs;
 pub(crate) mod errno;
 mod ffi;
 pub(crate) mod fs;

@@ -4,11 +4,11 @@
 //! [`Pasids`] for each process, owned by its `ProcessFiles`.
 
 use super::ProcessDevice;
+use crate::linux::debugfs::{
+    Directory,
+    File, //
+};
 use kernel::{
-    debugfs::{
-        Dir,
-        File, //
-    },
     fmt,
     prelude::*,
     str::CString,
@@ -20,7 +20,7 @@ use kernel::{
 
 global_lock! {
     // SAFETY: `prepare` below runs before anything else in the module.
-    unsafe(uninit) static PROC: Mutex<Option<Dir>> = None;
+    unsafe(uninit) static PROC: Mutex<Option<Directory>> = None;
 }
 
 /// Makes this file usable.
@@ -34,15 +34,15 @@ pub(crate) unsafe fn prepare() {
 }
 
 /// From now on processes are shown in `directory`; in none: no more are shown.
-pub(crate) fn show_in(directory: Option<Dir>) {
+pub(crate) fn show_in(directory: Option<Directory>) {
     let before = core::mem::replace(&mut *PROC.lock(), directory);
     drop(before);
 }
 
 /// The pasids of a process, one for each GPU: a directory. Fields are dropped from top to bottom.
 pub(super) struct Pasids {
-    _files: KVec<Pin<KBox<File<Arc<ProcessDevice>>>>>,
-    directory: Dir,
+    _files: KVec<File>,
+    directory: Directory,
 }
 
 impl Pasids {
@@ -54,18 +54,18 @@ impl Pasids {
     ) -> Result<Self> {
         let name = CString::try_from_fmt(name)?;
         let directory = match parent {
-            Some(parent) => parent.directory.subdir(&name),
-            None => PROC.lock().as_ref().ok_or(ENODEV)?.subdir(&name),
-        };
+            Some(parent) => Directory::new(&name, Some(&parent.directory)),
+            None => Directory::new(&name, Some(PROC.lock().as_ref().ok_or(ENODEV)?)),
+        }?;
         let mut files = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for device in devices {
             let name = CString::try_from_fmt(fmt!("pasid_{}", device.gpu_id().raw()))?;
-            let show: &'static _ = &|device: &Arc<ProcessDevice>, f: &mut fmt::Formatter<'_>| {
+            let device = device.clone();
+            let file = directory.file(&name, move |f| {
                 // Without a VM it has none yet.
                 writeln!(f, "{}", device.vm().map_or(0, |vm| vm.pasid().raw()))
-            };
-            let file = directory.read_callback_file(&name, device.clone(), show);
-            files.push(KBox::pin_init(file, GFP_KERNEL)?, GFP_KERNEL)?;
+            })?;
+            files.push(file, GFP_KERNEL)?;
         }
         Ok(Self {
             _files: files,
