@@ -136,8 +136,13 @@ pub(crate) struct Serial(u64);
 impl Serial {
     /// One that no process has had.
     pub(crate) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Its number, which is not 0.
+    pub(crate) fn raw(self) -> u64 {
+        self.0
     }
 }
 

@@ -98,6 +98,9 @@ use runtime::Runtime;
 pub(super) struct Debugging {
     /// There is a session, or was a moment ago: who finds false need not ask further.
     on: Atomic<bool>,
+    /// The number of the process that debugs it, if another one does: whose session it is can be
+    /// asked without the lock, which is held as long as hardware takes. 0: none.
+    debugger: Atomic<u64>,
     /// The process has debugged another one.
     debugs: Atomic<bool>,
     /// From where it is told of those that it debugs; made with the first.
@@ -257,6 +260,7 @@ impl Debugging {
         };
         pin_init!(Self {
             on: Atomic::new(false),
+            debugger: Atomic::new(0),
             debugs: Atomic::new(false),
             outbox: SetOnce::new(),
             state <- new_mutex!(state, "amdkfd::Debugging::state"),
@@ -340,8 +344,10 @@ impl<'a> Turn<'a> {
         if self.state.runtime.is_enabled() {
             session.activate(self.process);
         }
-        if session.debugger.is_some() {
+        if let Some(debugger) = session.debugger {
+            // The debugger's end finds both: it comes after this call of its own.
             caller.debugging.debugs.store(true, Relaxed);
+            self.process.debugging.debugger.store(debugger.raw(), Relaxed);
         }
         let serial = session.serial;
         self.state.session = Some(session);
@@ -428,6 +434,7 @@ impl<'a> Turn<'a> {
 fn end(process: &Process, state: &mut State) -> Option<KBox<Session>> {
     let mut session = state.session.take()?;
     process.debugging.on.store(false, Release);
+    process.debugging.debugger.store(0, Relaxed);
     session.deactivate(process, state.runtime.keeps_dispatch_info());
     for device in process.devices() {
         device.queues().clear_exceptions(None, u64::MAX);
@@ -457,9 +464,9 @@ impl Process {
         }
     }
 
-    /// That debugger is gone.
+    /// That debugger is gone. Of whom another one debugs nothing is locked.
     fn end_session_of(&self, debugger: Serial) {
-        if !self.is_debugged() {
+        if self.debugging.debugger.load(Relaxed) != debugger.raw() {
             return;
         }
         let mut state = self.debugging.state.lock();
