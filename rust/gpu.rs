@@ -40,7 +40,10 @@ use crate::{
         WaveSyncCounters, //
     },
     linux::trace,
-    sched::NodeQueues,
+    sched::{
+        pause::Pause,
+        NodeQueues, //
+    },
     smi::Listeners, //
 };
 use gate::Gate;
@@ -227,9 +230,9 @@ impl Node {
         }
     }
 
-    /// Takes all queues off the hardware until called with `false`.
-    pub(crate) fn pause_queues(&self, pause: bool) -> Result {
-        let result = self.queues.pause(pause);
+    /// Takes all queues off the hardware until called with `false` for the same reason.
+    pub(crate) fn pause_queues(&self, why: Pause, pause: bool) -> Result {
+        let result = self.queues.pause(why, pause);
         self.notify_resets();
         result
     }

@@ -30,6 +30,7 @@ use crate::{
         self,
         MmId, //
     },
+    sched::pause::Pause,
     served::Served,
     smi::Trigger,
     svm, //
@@ -62,6 +63,7 @@ use kernel::{
     dead_code,
     missing_docs,
     non_camel_case_types,
+    non_upper_case_globals,
     unreachable_pub
 )]
 mod c {
@@ -312,6 +314,16 @@ impl Slot {
             }
         }
         result
+    }
+
+    /// Stops the schedulers for a reason of amdgpu's, or starts them when it is gone.
+    fn pause(&self, index: c_int, why: c::amdkfd_pause, pause: bool) -> Result {
+        let why = match why {
+            c::amdkfd_pause_AMDKFD_PAUSE_ISOLATION => Pause::Isolation,
+            c::amdkfd_pause_AMDKFD_PAUSE_LIMITER => Pause::Limiter,
+            _ => Pause::Idle,
+        };
+        self.each_node(index, |node| node.pause_queues(why, pause))
     }
 
     /// An entry of the device's interrupt ring.
@@ -585,12 +597,12 @@ device_upcalls! {
         slot.gate.open();
     }
 
-    fn amdkfd_start_sched(slot, node: c_int) -> c_int {
-        errno(slot.each_node(node, |node| node.pause_queues(false)))
+    fn amdkfd_start_sched(slot, node: c_int, why: c::amdkfd_pause) -> c_int {
+        errno(slot.pause(node, why, false))
     }
 
-    fn amdkfd_stop_sched(slot, node: c_int) -> c_int {
-        errno(slot.each_node(node, |node| node.pause_queues(true)))
+    fn amdkfd_stop_sched(slot, node: c_int, why: c::amdkfd_pause) -> c_int {
+        errno(slot.pause(node, why, true))
     }
 
     fn amdkfd_compute_active(slot, node: u32) -> bool {

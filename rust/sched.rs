@@ -20,6 +20,7 @@ pub(crate) mod mqd_pool;
 pub(crate) mod node;
 mod partition;
 pub(crate) mod patience;
+pub(crate) mod pause;
 mod preemption;
 mod resets;
 pub(crate) mod ring;
@@ -54,6 +55,7 @@ use direct::{
     HqdSlot, //
 };
 use image::Counts;
+use pause::Pause;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -380,8 +382,8 @@ pub(crate) trait Scheduler: Send + Sync {
     fn take_reset(&self) -> Option<Pasid> {
         None
     }
-    /// Takes all queues off the hardware until called with `false`.
-    fn pause(&self, pause: bool) -> Result;
+    /// Takes all queues off the hardware until called with `false`, as often as there are reasons.
+    fn pause(&self, why: Pause, pause: bool) -> Result;
     /// Leaves the hardware, which may go away or be reset then: queues come and go in memory only.
     /// During a reset the hardware is not touched. An error: it may still be at work; it is left
     /// all the same.

@@ -107,17 +107,17 @@ REDIRECT_VOID(kgd2kfd_unlock_kfd, (struct kfd_dev *kfd), amdkfd_unlock(kfd));
 
 /* With and without a KFD: see enum answered. */
 REDIRECT(int, kgd2kfd_start_sched, (struct kfd_dev *kfd, uint32_t node),
-	 kfd ? amdkfd_start_sched(kfd, node) : 0);
+	 kfd ? amdkfd_start_sched(kfd, node, AMDKFD_PAUSE_ISOLATION) : 0);
 REDIRECT(int, kgd2kfd_stop_sched, (struct kfd_dev *kfd, uint32_t node),
-	 kfd ? amdkfd_stop_sched(kfd, node) : 0);
+	 kfd ? amdkfd_stop_sched(kfd, node, AMDKFD_PAUSE_ISOLATION) : 0);
 REDIRECT(int, kgd2kfd_start_sched_all_nodes, (struct kfd_dev *kfd),
-	 kfd ? amdkfd_start_sched(kfd, -1) : 0);
+	 kfd ? amdkfd_start_sched(kfd, -1, AMDKFD_PAUSE_IDLE) : 0);
 REDIRECT(int, kgd2kfd_stop_sched_all_nodes, (struct kfd_dev *kfd),
-	 kfd ? amdkfd_stop_sched(kfd, -1) : 0);
+	 kfd ? amdkfd_stop_sched(kfd, -1, AMDKFD_PAUSE_IDLE) : 0);
 REDIRECT(int, amdgpu_amdkfd_start_sched_all, (struct amdgpu_device *adev),
-	 adev->kfd.dev ? amdkfd_start_sched(adev->kfd.dev, -1) : 0);
+	 adev->kfd.dev ? amdkfd_start_sched(adev->kfd.dev, -1, AMDKFD_PAUSE_LIMITER) : 0);
 REDIRECT(int, amdgpu_amdkfd_stop_sched_all, (struct amdgpu_device *adev),
-	 adev->kfd.dev ? amdkfd_stop_sched(adev->kfd.dev, -1) : 0);
+	 adev->kfd.dev ? amdkfd_stop_sched(adev->kfd.dev, -1, AMDKFD_PAUSE_LIMITER) : 0);
 REDIRECT(bool, kgd2kfd_compute_active, (struct kfd_dev *kfd, uint32_t node),
 	 kfd && amdkfd_compute_active(kfd, node));
 

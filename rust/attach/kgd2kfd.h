@@ -83,9 +83,17 @@ void amdkfd_throttle(struct kfd_dev *kfd, u64 bitmask);
 int amdkfd_check_and_lock(struct kfd_dev *kfd);
 void amdkfd_unlock(struct kfd_dev *kfd);
 
-/* The scheduler of one node, or (node < 0) of all. */
-int amdkfd_start_sched(struct kfd_dev *kfd, int node);
-int amdkfd_stop_sched(struct kfd_dev *kfd, int node);
+/*
+ * The scheduler of one node, or (node < 0) of all: stopped as long as it is for any of these
+ * reasons.
+ */
+enum amdkfd_pause {
+	AMDKFD_PAUSE_ISOLATION,		/* enforce_isolation: a job of amdgpu's has the node */
+	AMDKFD_PAUSE_LIMITER,		/* the peak tensor limiter (PTL) changes */
+	AMDKFD_PAUSE_IDLE,		/* suspend to idle (s0ix) */
+};
+int amdkfd_start_sched(struct kfd_dev *kfd, int node, enum amdkfd_pause why);
+int amdkfd_stop_sched(struct kfd_dev *kfd, int node, enum amdkfd_pause why);
 bool amdkfd_compute_active(struct kfd_dev *kfd, u32 node);
 
 /*

@@ -29,6 +29,10 @@ use super::{
         Preemption, //
     },
     patience::Patience,
+    pause::{
+        Pause,
+        Pauses, //
+    },
     resets::{
         ResetProcesses,
         WantedReset, //
@@ -104,7 +108,7 @@ struct Inner {
     /// While it is stopped: the hardware goes, and with it what has not left it.
     left: bool,
     /// Nothing may be on the hardware until it is unpaused.
-    paused: bool,
+    paused: Pauses,
     /// The pipe that the next compute queue gets a slot of, if it has one.
     next_pipe: usize,
     processes: RBTree<Key, SchedProcess>,
@@ -143,7 +147,7 @@ impl Direct {
                     phase: Phase::Stopped,
                     behind: false,
                     left: false,
-                    paused: false,
+                    paused: Pauses::default(),
                     next_pipe: 0,
                     processes: RBTree::new(),
                 }, "Scheduler.inner"),
@@ -213,7 +217,7 @@ impl Direct {
         if entry.described.engine == Engine::Compute {
             entry.hqd.place = Some(self.take_slot(next_pipe)?);
         }
-        self.run(*phase, *paused, at)
+        self.run(*phase, paused.any(), at)
     }
 
     fn position(&self, entry: &SchedQueue) -> HqdPosition {
@@ -360,7 +364,7 @@ impl Direct {
         } = inner;
         let mut result = Ok(());
         for process in processes.values_mut() {
-            result = result.and(act(phase, *paused, process));
+            result = result.and(act(phase, paused.any(), process));
         }
         result
     }
@@ -373,7 +377,7 @@ impl Direct {
         queue: Key,
         change: &mut dyn FnMut() -> bool,
     ) -> Result {
-        let paused = inner.paused;
+        let paused = inner.paused.any();
         let Inner {
             phase,
             left,
@@ -507,7 +511,7 @@ impl Scheduler for Direct {
 
     fn restore(&self, process: Key, page_table_base: u64) -> Result {
         let mut inner = self.inner.lock();
-        let paused = inner.paused;
+        let paused = inner.paused.any();
         let Inner {
             phase, processes, ..
         } = &mut *inner;
@@ -534,13 +538,13 @@ impl Scheduler for Direct {
         self.hardware.pasid_of(vmid)
     }
 
-    fn pause(&self, pause: bool) -> Result {
+    fn pause(&self, why: Pause, pause: bool) -> Result {
         let mut inner = self.inner.lock();
-        inner.paused = pause;
+        inner.paused.note(why, pause);
         if inner.phase == Phase::Hung {
             return Ok(());
         }
-        let result = Self::each(&mut inner, |phase, paused, process| match pause {
+        let result = Self::each(&mut inner, |phase, paused, process| match paused {
             true => self.clear(phase, process, self.preempt()),
             false => self.run(*phase, paused, process),
         });

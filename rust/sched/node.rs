@@ -22,6 +22,7 @@ use super::{
         Config, //
     },
     patience::Patience,
+    pause::Pause,
     runlist::Runlist,
     slots::{
         SlotGuard,
@@ -318,8 +319,8 @@ impl NodeQueues {
     }
 
     /// Takes all queues off the hardware until called with `false`.
-    pub(crate) fn pause(&self, pause: bool) -> Result {
-        self.scheduler.pause(pause)
+    pub(crate) fn pause(&self, why: Pause, pause: bool) -> Result {
+        self.scheduler.pause(why, pause)
     }
 
     /// Leaves the hardware: it sleeps, is being reset, or goes away ([`Scheduler::stop`]).

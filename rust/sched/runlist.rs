@@ -35,6 +35,10 @@ use super::{
         Preemption, //
     },
     patience::Patience,
+    pause::{
+        Pause,
+        Pauses, //
+    },
     resets::{
         reset_copies,
         reset_stuck,
@@ -102,7 +106,7 @@ struct Inner {
     /// While it is stopped: the hardware goes, and with it what has not left it.
     left: bool,
     /// Nothing may be on the hardware until it is unpaused.
-    paused: bool,
+    paused: Pauses,
     hiq: Cursor,
     oversubscription: Oversubscription,
     state: RunlistState,
@@ -158,7 +162,7 @@ impl Runlist {
                     phase: Phase::Stopped,
                     behind: false,
                     left: false,
-                    paused: false,
+                    paused: Pauses::default(),
                     hiq: Cursor::new(),
                     oversubscription: Oversubscription::default(),
                     state,
@@ -276,7 +280,7 @@ impl Runlist {
         match inner.phase {
             Phase::Stopped | Phase::Listed => return Ok(()),
             Phase::Hung => return Err(EIO),
-            Phase::Idle if inner.paused => return Ok(()),
+            Phase::Idle if inner.paused.any() => return Ok(()),
             Phase::Idle => {}
         }
         if inner.state.counts().queues == 0 {
@@ -521,9 +525,9 @@ impl Scheduler for Runlist {
         self.resets.take()
     }
 
-    fn pause(&self, pause: bool) -> Result {
+    fn pause(&self, why: Pause, pause: bool) -> Result {
         let mut inner = self.inner.lock();
-        inner.paused = pause;
+        inner.paused.note(why, pause);
         match inner.phase {
             Phase::Hung | Phase::Stopped => Ok(()),
             Phase::Idle | Phase::Listed => self.reschedule(&mut inner, |_| Ok(())),

@@ -145,9 +145,15 @@ mod tests {
         direct.rewrite(process, key, &mut || false).unwrap();
         there(false);
         direct.rewrite(process, key, &mut || true).unwrap();
-        direct.pause(true).unwrap();
+        // One reason is gone, the other one is not.
+        direct.pause(Pause::Isolation, true).unwrap();
         there(false);
-        direct.pause(false).unwrap();
+        direct.pause(Pause::Limiter, true).unwrap();
+        direct.pause(Pause::Limiter, false).unwrap();
+        there(false);
+        direct.restore(process, 0x2000).unwrap();
+        there(false);
+        direct.pause(Pause::Isolation, false).unwrap();
         there(true);
         direct.stop().unwrap();
         there(false);
@@ -266,7 +272,7 @@ mod tests {
         let process = direct.add(process(0), None);
         mapped(&direct, process, &fake);
         fake.set_stuck(true, false);
-        assert!(direct.pause(true).is_err());
+        assert!(direct.pause(Pause::Isolation, true).is_err());
         assert!(direct.may_work_for(process) && !direct.patience().obeys());
         direct.stop().unwrap();
         fake.set_stuck(false, false);
