@@ -150,6 +150,9 @@ int check_rest(void)
 	for_each_held(device) {
 		if (!device->awake)
 			return refuse(-EBUSY, "%s does not wake up", dev_name(device->dev));
+		/* Without runtime PM: switched off (vga_switcheroo), or a resume has failed. */
+		if (READ_ONCE(device->adev->in_suspend))
+			return refuse(-EBUSY, "%s is suspended", dev_name(device->dev));
 		if (is_being_reset(device->adev))
 			return refuse(-EBUSY, "%s is being reset; try again",
 				      dev_name(device->dev));
