@@ -394,7 +394,8 @@ impl Svm {
         let index = page / REGION_PAGES;
         let region = Region::new(self.clone(), index, mm)?;
         // Where something is being unmapped the kernel begins to tell of it later. Now it does.
-        let _ = region.interval.begin();
+        // SAFETY: `region` is what watches it.
+        let _ = unsafe { region.interval.begin() };
         let known = Arc::clone(&region);
         let node = RBTreeNode::new(index, region, GFP_KERNEL_ACCOUNT)?;
         let (used, unused) = {

@@ -101,8 +101,12 @@ impl Interval {
     }
 
     /// Waits until nothing of the interval is being taken away.
-    pub(crate) fn begin(&self) -> Sequence {
-        // SAFETY: It is registered: there is a `Watched`.
+    ///
+    /// # Safety
+    ///
+    /// The interval is watched: its [`Watched`] is there until this returns.
+    pub(crate) unsafe fn begin(&self) -> Sequence {
+        // SAFETY: By this function's contract it is registered.
         Sequence(unsafe { bindings::mmu_interval_read_begin(self.0.get()) })
     }
 
@@ -130,14 +134,19 @@ impl<T: IntervalUser> Watched<T> {
         ..pin_init::zeroed()
     };
 
-    /// Begins. `start` and `bytes` are multiples of the page size. `user` is watched once. May take
-    /// the lock of the address space.
-    pub(crate) fn new(user: Arc<T>, mm: &MmWithUser, start: u64, bytes: u64) -> Result<Self> {
+    /// Begins. `start` and `bytes` are multiples of the page size. May take the lock of the address
+    /// space.
+    ///
+    /// # Safety
+    ///
+    /// `user` is watched once.
+    pub(crate) unsafe fn new(user: Arc<T>, mm: &MmWithUser, start: u64, bytes: u64) -> Result<Self> {
         // CAST: A 64-bit kernel.
         let (start, bytes) = (start as c_ulong, bytes as c_ulong);
         let interval = Self::interval(&user);
-        // SAFETY: `interval` stays where it is, for `Arc` keeps it, until `drop` takes it off. The
-        // address space has users because the caller holds one.
+        // SAFETY: `interval` is on no list, by this function's contract, and stays where it is, for
+        // `Arc` keeps it, until `drop` takes it off. The address space has users because the caller
+        // holds one.
         to_result(unsafe {
             bindings::mmu_interval_notifier_insert(interval, mm.as_raw(), start, bytes, &Self::OPS)
         })?;
@@ -248,7 +257,11 @@ pub(crate) unsafe fn mark_dirty(pfns: &[HmmPfn]) {
 /// be read, and if `write` written. Device pages of `owner` stay where they are; others come into
 /// system memory. `EBUSY`: some were taken away meanwhile; `EFAULT`: one cannot
 /// be had.
-pub(crate) fn fault(
+///
+/// # Safety
+///
+/// The interval is [watched](Interval::begin), and the lock is that of its address space.
+pub(crate) unsafe fn fault(
     _lock: &MmapReadGuard<'_>,
     (interval, since): (&Interval, Sequence),
     start: u64,
@@ -260,8 +273,8 @@ pub(crate) fn fault(
     let start = start as c_ulong;
     let end = start + ((pfns.len() as c_ulong) << bindings::PAGE_SHIFT);
     let owner = owner.map_or(core::ptr::null_mut(), PageOwner::as_ptr);
-    // SAFETY: The lock of the address space is held; the interval is registered; `pfns` has as many
-    // entries as there are pages.
+    // SAFETY: The lock of the address space is held, and the interval registered, by this
+    // function's contract; `pfns` has as many entries as there are pages.
     to_result(unsafe {
         ffi::amdkfd_hmm_fault(
             interval.0.get(),
@@ -278,7 +291,11 @@ pub(crate) fn fault(
 /// Looks at pages without bringing any in: one entry of `pfns` for each, from `start` on, which is
 /// [there](is_there) if the page is, be it a device page of `owner`. `EBUSY`: some were taken away
 /// meanwhile.
-pub(crate) fn look(
+///
+/// # Safety
+///
+/// As for [`fault`].
+pub(crate) unsafe fn look(
     _lock: &MmapReadGuard<'_>,
     (interval, since): (&Interval, Sequence),
     start: u64,

@@ -451,6 +451,8 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	unsigned int order = large ? LARGE_ORDER : 0;
 	struct folio *folio;
 
+	if (!(args->src[index] & MIGRATE_PFN_MIGRATE))
+		return 0;
 	if (large && args->vma && !amdkfd_large_is_allowed(args->vma))
 		return 0;
 	if (large && !can_be_listed(page_folio(migrate_pfn_to_page(args->src[index]))))

@@ -119,15 +119,22 @@ impl Drop for LockedSpace<'_> {
     }
 }
 
-/// Makes the kernel call [`AddressSpaceUser::released`] when the address space ends. `user` must be
-/// new: it is watched once.
-pub(crate) fn watch<T: AddressSpaceUser>(space: &LockedSpace<'_>, user: DeferredArc<T>) -> Result {
+/// Makes the kernel call [`AddressSpaceUser::released`] when the address space ends.
+///
+/// # Safety
+///
+/// `user` is watched once.
+pub(crate) unsafe fn watch<T: AddressSpaceUser>(
+    space: &LockedSpace<'_>,
+    user: DeferredArc<T>,
+) -> Result {
     let user = DeferredArc::into_raw(user);
     // No reference to the field alone: the callbacks go from it to the whole value.
     // SAFETY: By the trait's contract a notifier is there, within the value.
     let notifier = unsafe { &raw const (*user.byte_add(T::NOTIFIER).cast::<Notifier>()).0 };
     let (notifier, mm) = (Opaque::cast_into(notifier), space.0.as_raw());
-    // SAFETY: It stays where it is until `free`. The address space has users, and is locked.
+    // SAFETY: It is on no list, by this function's contract, and stays where it is until `free`. The
+    // address space has users, and is locked.
     let status = unsafe { bindings::__mmu_notifier_register(notifier, mm) };
     let registered = to_result(status);
     if registered.is_err() {

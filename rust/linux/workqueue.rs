@@ -15,11 +15,13 @@ use kernel::{
     bindings, container_of, new_work,
     prelude::*,
     sync::Refcount,
+    time::Jiffies,
     workqueue::{
         impl_has_work,
         DelayedWork,
         Queue,
         RawDelayedWorkItem,
+        RawWorkItem,
         Work,
         WorkItem, //
     },
@@ -75,6 +77,36 @@ impl OwnedQueue {
         })
     }
 
+    fn queue(&self) -> &Queue {
+        // SAFETY: The queue is alive until drop, and the borrow cannot outlive `self`.
+        unsafe { Queue::from_raw(self.queue.as_ptr()) }
+    }
+
+    /// Queues work. Legal in any context.
+    pub(crate) fn enqueue<W, const ID: u64>(&self, work: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        self.queue().enqueue(work)
+    }
+
+    /// Queues work when that time has passed. Legal in any context.
+    ///
+    /// # Safety
+    ///
+    /// The work is flushed ([`flush_delayed`]) before the queue is dropped, which does not wait
+    /// for work whose time has not come.
+    pub(crate) unsafe fn enqueue_delayed<W, const ID: u64>(
+        &self,
+        work: W,
+        delay: Jiffies,
+    ) -> W::EnqueueOutput
+    where
+        W: RawDelayedWorkItem<ID> + Send + 'static,
+    {
+        self.queue().enqueue_delayed(work, delay)
+    }
+
     /// Queues delayed work at once, also if it waits for its time. Legal wherever work is queued.
     pub(crate) fn hasten<W, const ID: u64>(&self, work: W) -> W::EnqueueOutput
     where
@@ -99,15 +131,6 @@ impl OwnedQueue {
     pub(crate) fn settle(&self) {
         // SAFETY: The queue is alive until drop.
         unsafe { bindings::__flush_workqueue(self.queue.as_ptr()) };
-    }
-}
-
-impl Deref for OwnedQueue {
-    type Target = Queue;
-
-    fn deref(&self) -> &Queue {
-        // SAFETY: The queue is alive until drop, and the borrow cannot outlive `self`.
-        unsafe { Queue::from_raw(self.queue.as_ptr()) }
     }
 }
 

@@ -142,10 +142,10 @@ impl Evictor {
     fn evict_later(self: &Arc<Self>, before: u32) {
         let wait = BACK_OFF << before.min(DOUBLINGS);
         if let Ok(registry) = registry::get() {
+            let (queue, wait) = (registry.evictions(), msecs_to_jiffies(wait));
             // If it is queued already, it was asked for anew.
-            let _ = registry
-                .evictions()
-                .enqueue_delayed::<_, EVICT>(self.clone(), msecs_to_jiffies(wait));
+            // SAFETY: `end` flushes it, before the process is gone.
+            let _ = unsafe { queue.enqueue_delayed::<_, EVICT>(self.clone(), wait) };
         }
     }
 
@@ -172,10 +172,10 @@ impl Evictor {
     /// The caller holds the process: its end waits for this then.
     fn look_later(self: &Arc<Self>) {
         if let Ok(registry) = registry::get() {
+            let (queue, wait) = (registry.restoring(), msecs_to_jiffies(LEAVING));
             // One that waits for its time looks then.
-            let _ = registry
-                .restoring()
-                .enqueue_delayed::<_, RESTORE_LATER>(self.clone(), msecs_to_jiffies(LEAVING));
+            // SAFETY: As in `evict_later`.
+            let _ = unsafe { queue.enqueue_delayed::<_, RESTORE_LATER>(self.clone(), wait) };
         }
     }
 
@@ -229,10 +229,10 @@ impl Evictor {
     /// holds the process, and so it does not end meanwhile.
     fn restore_later(self: &Arc<Self>, wait: Msecs, process: &Process) {
         let later = registry::get().is_ok_and(|registry| {
-            let queue = registry.restoring();
-            queue
-                .enqueue_delayed::<_, RESTORE_LATER>(self.clone(), msecs_to_jiffies(wait))
-                .is_ok()
+            let (queue, wait) = (registry.restoring(), msecs_to_jiffies(wait));
+            // SAFETY: As in `evict_later`.
+            let queued = unsafe { queue.enqueue_delayed::<_, RESTORE_LATER>(self.clone(), wait) };
+            queued.is_ok()
         });
         if !later {
             // The one that waits for its time undoes another eviction. What is left of the error

@@ -266,9 +266,10 @@ impl ProcessFiles {
 
     /// The process begins, or one of its queues has begun or ended: a worker will show it.
     pub(crate) fn changed(self: &Arc<Self>) {
-        if let Some(queue) = registry::work_queue() {
+        if let Some(queue) = registry::files_queue() {
             // If it is queued already, it will see this change too.
-            let _ = queue.enqueue_delayed(self.clone(), msecs_to_jiffies(DELAY));
+            // SAFETY: `retract` flushes it, before the process is gone.
+            let _ = unsafe { queue.enqueue_delayed(self.clone(), msecs_to_jiffies(DELAY)) };
         }
     }
 

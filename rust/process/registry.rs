@@ -106,6 +106,8 @@ pub(super) struct Registry {
     /// waits for work that is behind it. Declared behind those whose work lets processes go.
     teardown: OwnedQueue,
     ends: Arc<Ends>,
+    /// Where processes are shown in sysfs. Declared behind `teardown`, whose work waits for it.
+    files: OwnedQueue,
     /// Where evicted processes are restored. Declared behind `teardown`, whose work waits for it.
     restoring: OwnedQueue,
     /// Whose buffers are brought back.
@@ -131,6 +133,7 @@ impl Registry {
             interrupts: OwnedQueue::unbound(c"amdkfd_interrupts")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             ends: Ends::new()?,
+            files: OwnedQueue::unbound(c"amdkfd_files")?,
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
             restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
@@ -258,7 +261,9 @@ impl Registry {
         }
         let process = Process::new(lead, mm, None)?;
         self.insert(&process)?;
-        if let Err(error) = mmu_notifier::watch(&space, process.clone()) {
+        // SAFETY: The process is new.
+        let watched = unsafe { mmu_notifier::watch(&space, process.clone()) };
+        if let Err(error) = watched {
             forget(&process);
             return Err(error);
         }
@@ -318,10 +323,9 @@ impl Drop for Processes {
     }
 }
 
-/// Where work for processes is done that must not be done on the spot; it is finished before the
-/// module goes.
-pub(super) fn work_queue() -> Option<&'static OwnedQueue> {
-    Some(&REGISTRY.get()?.teardown)
+/// Where processes are shown in sysfs; it is finished before the module goes.
+pub(super) fn files_queue() -> Option<&'static OwnedQueue> {
+    Some(&REGISTRY.get()?.files)
 }
 
 /// Where is done what interrupts ask for and must not do themselves; it is finished before the

@@ -321,7 +321,8 @@ impl Block {
     fn empty_later(self: &Arc<Self>, wait: Msecs) {
         let jiffies = msecs_to_jiffies(wait);
         // If it waits already, it sees to this too.
-        let _ = self.queue.enqueue_delayed(self.clone(), jiffies);
+        // SAFETY: `settle` waits until there is none.
+        let _ = unsafe { self.queue.enqueue_delayed(self.clone(), jiffies) };
     }
 
     /// Splits the large folio that its memory is, if it is one. One that somebody uses stays.

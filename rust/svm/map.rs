@@ -339,7 +339,8 @@ impl Svm {
                 return Err(ESRCH);
             }
             let interval = &place.region.interval;
-            let since = interval.begin();
+            // SAFETY: The region is used, and watched as long as it is.
+            let since = unsafe { interval.begin() };
             let lock = place.mm.mmap_read_lock();
             // Attributes of what was unmapped are not those of what is there now.
             if place.region.has_unmapped() {
@@ -370,13 +371,17 @@ impl Svm {
             let pfns = pfns.get_mut(..here.len() as usize).ok_or(EINVAL)?;
             let writable = vma.flags() & flags::WRITE != 0;
             let at = (interval, since);
-            let mut brought = hmm::fault(&lock, at, here.address(), writable, owner, pfns);
+            // SAFETY: As above; the place's region and address space are one process's.
+            let fault = |owner, pfns: &mut [HmmPfn]| unsafe {
+                hmm::fault(&lock, at, here.address(), writable, owner, pfns)
+            };
+            let mut brought = fault(owner, pfns);
             // A device page that is shared, with a child, comes home to be written; so does one of
             // a GPU that the process does not have.
             let shared = |pfn: &HmmPfn| writable && !hmm::is_writable(*pfn);
             let comes_home = |pfn: &HmmPfn| shared(pfn) || holders.lack(*pfn);
             if brought.is_ok() && owner.is_some() && pfns.iter().any(comes_home) {
-                brought = hmm::fault(&lock, at, here.address(), writable, None, pfns);
+                brought = fault(None, pfns);
             }
             drop(lock);
             let found = Found {

@@ -377,7 +377,9 @@ fn split_folios(
     let count = ((here.end - here.start) >> PAGE_SHIFT) as usize;
     let mut pfns = KVec::from_elem(0, count, GFP_KERNEL)?;
     let interval = &place.region.interval;
-    let mut look = || {
+    // SAFETY: The region is used, and watched as long as it is; the lock is that of its process's
+    // address space.
+    let mut look = || unsafe {
         hmm::look(
             lock,
             (interval, interval.now()),

@@ -199,7 +199,8 @@ impl Region {
         });
         let region = Arc::pin_init(region, GFP_KERNEL_ACCOUNT)?;
         let start = index * REGION_PAGES << PAGE_SHIFT;
-        Watched::new(region, mm, start, REGION_PAGES << PAGE_SHIFT)
+        // SAFETY: It is new.
+        unsafe { Watched::new(region, mm, start, REGION_PAGES << PAGE_SHIFT) }
     }
 
     /// Its pages.

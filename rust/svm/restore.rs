@@ -287,9 +287,8 @@ impl Svm {
     fn restore_after(self: &Arc<Self>, pause: Msecs) {
         let jiffies = msecs_to_jiffies(pause).max(1);
         // If it waits already, it sees to this too.
-        let _ = self
-            .queue
-            .enqueue_delayed::<_, RESTORE>(self.clone(), jiffies);
+        // SAFETY: `end` flushes it, before the process is gone.
+        let _ = unsafe { self.queue.enqueue_delayed::<_, RESTORE>(self.clone(), jiffies) };
     }
 
     /// Brings back what was taken away. Fails if not all could be.

@@ -186,11 +186,13 @@ impl Svm {
     ) -> Result {
         let mut result = Err(EBUSY);
         for _ in 0..ATTEMPTS {
-            let since = region.interval.begin();
+            // SAFETY: The region is used, and watched as long as it is.
+            let since = unsafe { region.interval.begin() };
             let lock = mm.mmap_read_lock();
             pfns.fill(0);
             let at = (&region.interval, since);
-            result = hmm::look(&lock, at, pages.address(), owner, pfns);
+            // SAFETY: As above; the lock is that of its process's address space.
+            result = unsafe { hmm::look(&lock, at, pages.address(), owner, pfns) };
             if result != Err(EBUSY) {
                 break;
             }
