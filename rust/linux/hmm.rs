@@ -140,7 +140,12 @@ impl<T: IntervalUser> Watched<T> {
     /// # Safety
     ///
     /// `user` is watched once.
-    pub(crate) unsafe fn new(user: Arc<T>, mm: &MmWithUser, start: u64, bytes: u64) -> Result<Self> {
+    pub(crate) unsafe fn new(
+        user: Arc<T>,
+        mm: &MmWithUser,
+        start: u64,
+        bytes: u64,
+    ) -> Result<Self> {
         // CAST: A 64-bit kernel.
         let (start, bytes) = (start as c_ulong, bytes as c_ulong);
         let interval = Self::interval(&user);

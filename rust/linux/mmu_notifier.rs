@@ -133,8 +133,8 @@ pub(crate) unsafe fn watch<T: AddressSpaceUser>(
     // SAFETY: By the trait's contract a notifier is there, within the value.
     let notifier = unsafe { &raw const (*user.byte_add(T::NOTIFIER).cast::<Notifier>()).0 };
     let (notifier, mm) = (Opaque::cast_into(notifier), space.0.as_raw());
-    // SAFETY: It is on no list, by this function's contract, and stays where it is until `free`. The
-    // address space has users, and is locked.
+    // SAFETY: It is on no list, by this function's contract, and stays where it is until `free`.
+    // The address space has users, and is locked.
     let status = unsafe { bindings::__mmu_notifier_register(notifier, mm) };
     let registered = to_result(status);
     if registered.is_err() {
