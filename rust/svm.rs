@@ -336,6 +336,8 @@ impl Svm {
             region.wait_for_users();
             region.take_all();
         }
+        // The first one may have waited for a run that asks for another one, which finds the end.
+        flush_delayed(&self.restoring);
         flush_delayed(&self.restoring);
         self.forget_all();
     }

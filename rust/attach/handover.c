@@ -159,12 +159,14 @@ static bool offer_device(const struct held_device *device)
 {
 	struct amdgpu_device *adev = device->adev;
 
+	/* C would start what has no power, and once more when it is resumed. */
+	if (READ_ONCE(adev->in_suspend)) {
+		isolation_changed_hands(adev);
+		return !device->had_kfd;
+	}
 	amdgpu_call(amdgpu_amdkfd_device_probe)(adev);
 	if (waits_for_hive(adev))
 		return true;
-	/* C would start what has no power, and once more when it is resumed. */
-	if (READ_ONCE(adev->in_suspend))
-		return !device->had_kfd;
 	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
 	isolation_changed_hands(adev);
 	if (device->wants_reset)

@@ -90,6 +90,16 @@ impl OwnedQueue {
         self.queue().enqueue(work)
     }
 
+    /// Runs `act` on the queue.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn try_spawn<T: FnOnce() + Send + 'static>(
+        &self,
+        flags: kernel::alloc::Flags,
+        act: T,
+    ) -> Result {
+        Ok(self.queue().try_spawn(flags, act)?)
+    }
+
     /// Queues work when that time has passed. Legal in any context.
     ///
     /// # Safety
