@@ -24,6 +24,10 @@ impl Queues {
         };
         let mut result = Ok(());
         for Scheduled { key, queue, .. } in queues.values_mut() {
+            // Copies are not counted.
+            if queue.compute_doorbell().is_none() {
+                continue;
+            }
             let changed = queue.rewrite(*process, *key, &mut |queue| queue.counts = Some(count));
             result = result.and(changed);
         }
