@@ -78,6 +78,22 @@ impl View {
         read_only: false,
     };
 
+    /// The pages that the GPU sees, or may see still.
+    fn seen(&self) -> PageBits {
+        self.mapped.union(self.stale)
+    }
+
+    /// Of `pages` the last, if that may be translated together with the one behind it, which the
+    /// GPU sees.
+    pub(super) fn edge(&self, pages: Pages) -> PageBits {
+        let last = pages.end - 1;
+        let seen = self.joined.contains(last) && self.seen().contains(pages.end);
+        match seen {
+            true => PageBits::of(Pages::new(last, pages.end)),
+            false => PageBits::NONE,
+        }
+    }
+
     /// The pages that the GPU may translate together with one of `wanted`, these among them.
     fn around(&self, wanted: PageBits) -> PageBits {
         wanted.with_blocks(self.joined)
@@ -310,17 +326,14 @@ impl Granule {
             return false;
         };
         let wanted = PageBits::of(pages);
-        let seen = |view: &View| {
-            let all = view.mapped.union(view.stale);
-            !all.intersection(view.around(wanted)).is_empty()
-        };
+        let seen = |view: &View| !view.seen().intersection(view.around(wanted)).is_empty();
         !state.views.iter().any(seen)
     }
 
     /// Whether it shows nothing to anybody, and nothing has to come back.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
-        let seen = |view: &View| !view.mapped.union(view.stale).is_empty();
+        let seen = |view: &View| !view.seen().is_empty();
         state.lost.is_empty() && !state.views.iter().any(seen)
     }
 
@@ -359,14 +372,14 @@ impl Granule {
         self.incomplete.load(Relaxed)
     }
 
-    /// The pages among these that some GPU sees of which `by` is true, with those that it may
-    /// translate together with them; and those of all these that no GPU may miss.
+    /// The pages among these that some GPU sees, or may see still, of which `by` is true, with
+    /// those that it may translate together with them; and those of all these that no GPU may miss.
     pub(super) fn seen(&self, pages: Pages, by: impl Fn(usize) -> bool) -> (PageBits, PageBits) {
         let state = self.state();
         let wanted = PageBits::of(pages);
         let mut seen = PageBits::NONE;
         for (_, view) in (0..).zip(&state.views).filter(|(place, _)| by(*place)) {
-            seen = seen.union(view.mapped.intersection(view.around(wanted)));
+            seen = seen.union(view.seen().intersection(view.around(wanted)));
         }
         (seen, seen.intersection(state.always))
     }
@@ -374,8 +387,9 @@ impl Granule {
     /// Takes pages from GPUs, those of which `from` is true, with what they may translate together
     /// with them. When this returns true, they do not use them any more. False: page tables could
     /// not be changed, and [`Granule::retry`] must be tried until it is true; no queue of the
-    /// process's may run before. `back`: which of them are brought back before the queues run
-    /// again; who wants others faults. `tell` hears of each run of `pages`.
+    /// process's may run before: that holds for whoever comes for the same pages meanwhile as well.
+    /// `back`: which of them are brought back before the queues run again; who wants others faults.
+    /// `tell` hears of each run of `pages` that was mapped.
     pub(super) fn take(
         &self,
         gpus: &[Gpu],
@@ -389,15 +403,16 @@ impl Granule {
         let mut taken = PageBits::NONE;
         let mut done = true;
         for (place, (gpu, view)) in gpus.iter().zip(state.views.iter_mut()).enumerate() {
-            let gone = view.mapped.intersection(view.around(wanted));
+            let gone = view.seen().intersection(view.around(wanted));
             if gone.is_empty() || !from(place) {
                 continue;
             }
-            taken = taken.union(gone);
+            let mapped = view.mapped.intersection(gone);
+            taken = taken.union(mapped);
             view.mapped = view.mapped.minus(gone);
             view.stale = view.stale.union(gone);
             done &= self.forget(gpu, view, gone);
-            let told = gone.intersection(wanted);
+            let told = mapped.intersection(wanted);
             told.runs(self.first).for_each(|run| tell(place, run));
         }
         state.lost = state.lost.union(taken.intersection(back));
@@ -495,6 +510,10 @@ mod tests {
         assert!(!granule.is_incomplete());
         assert!(!take() && granule.is_stale(0, pages) && !granule.is_idle());
         assert!(granule.is_incomplete());
+        // Who comes for one of them next is not told that nobody uses it.
+        let one = Pages::new(1026, 1027);
+        assert!(granule.seen(one, |_| true).0.contains(1026));
+        assert!(!granule.take(&gpus, one, PageBits::NONE, |_| true, |_, _| ()));
         // Nobody else gets what the GPU may use.
         assert_eq!(fake.live().dma_pages, 6);
         assert!(!granule.retry(&gpus) && granule.is_stale(0, pages));
@@ -506,6 +525,18 @@ mod tests {
         assert!(granule.is_incomplete());
         granule.state().lost = PageBits::NONE;
         assert!(!granule.is_incomplete());
+    }
+
+    #[test]
+    fn a_page_is_joined_to_the_one_behind_it_while_that_is_seen() {
+        let mut view = View::NOTHING;
+        let (left, right) = (Pages::new(1024, 1028), Pages::new(1028, 1032));
+        view.joined = PageBits::of(Pages::new(1024, 1031));
+        view.mapped = PageBits::of(left);
+        assert!(view.edge(left).is_empty());
+        view.stale = PageBits::of(right);
+        assert_eq!(view.edge(left), PageBits::of(Pages::new(1027, 1028)));
+        assert!(view.edge(right).is_empty());
     }
 
     #[test]

@@ -532,6 +532,7 @@ impl Svm {
         let view = state.views.get_mut(index).ok_or(EINVAL)?;
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);
+        let edge = view.edge(run.pages);
         // Before it is done: some of them may be, if it fails.
         view.read_only = !access.writable || view.read_only && !view.mapped.is_empty();
         view.mapped = view.mapped.union(bits);
@@ -540,8 +541,14 @@ impl Svm {
             Some(addresses) => &mut addresses[..],
             None => dma.addresses(),
         };
-        view.joined = view.joined.minus(bits).union(joined(run.pages, addresses));
+        // Until all is written, what was there before may be: then the last page may still be
+        // translated together with the one behind, whose entry is what it was.
+        let (before, now) = (view.joined, joined(run.pages, addresses));
+        view.joined = before.union(now);
         let written = write(&tables, run.pages, access, !seen.is_empty(), addresses);
+        if written.is_ok() {
+            view.joined = before.minus(bits).union(edge).union(now);
+        }
         view.exchange(
             (run.pages.start % GRANULE_PAGES) as usize,
             &mut dma,
@@ -551,10 +558,15 @@ impl Svm {
         drop(tables);
         // A copy engine's own reset waits for it, and what comes now may wait for that engine.
         drop(awake);
-        // What was there before is translated no more when this is over.
-        let flush = || match seen.is_empty() {
-            true => Ok(()),
-            false => vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()),
+        // What was there before is translated no more when this is over. Without that there is
+        // nothing to be flushed but what amdgpu asks for: on GC 9.4.0 in a hive the L2 may have
+        // cached that there is nothing, and page tables may have moved. A reset forgets it anyway.
+        let flush = || {
+            let flushed = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
+            match seen.is_empty() {
+                true => Ok(()),
+                false => flushed,
+            }
         };
         let shown = written
             .and_then(|()| vm.sync_pages())
