@@ -67,7 +67,8 @@ impl Graph {
     /// After an error the GPU may still be at it: drop the queues before the graph, or the signals
     /// of its steps are lost to others until it is done, and its launches for good.
     ///
-    /// `Launch`: a kernel needs more scratch than its queue has.
+    /// `Launch`: a kernel needs more scratch than its queue has. `Fault`, `Lost` and `Timeout` as
+    /// [`Queue::wait`].
     pub fn run(&mut self, timeout: Duration) -> Result<Vec<Completion>> {
         let deadline = Deadline::after(timeout);
         let unfinished_before = std::mem::replace(&mut self.unfinished, true);
@@ -75,9 +76,12 @@ impl Graph {
         for node in &self.nodes {
             self.submit(node)?;
         }
-        let left = || deadline.left().unwrap_or(Duration::MAX);
-        let waits = self.nodes.iter().map(|node| node.done.wait(left()));
-        let done = waits.collect::<Result<_>>()?;
+        let wait = |node: &Node| {
+            let watch = self.queues[node.queue].watch();
+            watch.wait(&node.done, deadline)?;
+            Ok(node.done.completion())
+        };
+        let done = self.nodes.iter().map(wait).collect::<Result<_>>()?;
         // A signal may have been counted down for the run before.
         self.unfinished = unfinished_before;
         Ok(done)

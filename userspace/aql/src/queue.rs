@@ -10,8 +10,9 @@ mod scratch;
 use self::scratch::Scratch;
 use crate::ring::PATIENCE;
 use crate::signal::Deadline;
-use crate::{Error, Packet, Pm4Buffer, Result, Ring, Signal};
-use kfd::{Device, Faults, Memory, QueueKind, QueueMemory, Resets, Woken};
+use crate::watch::Watch;
+use crate::{Packet, Pm4Buffer, Result, Ring, Signal};
+use kfd::{Device, Memory, QueueKind, QueueMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -54,8 +55,7 @@ pub struct Queue {
     packets: Arc<Memory>,
     descriptor: Arc<Memory>,
     scratch: Option<Scratch>,
-    resets: Arc<Resets>,
-    faults: Faults,
+    watch: Arc<Watch>,
     /// Up to which generation of code its instruction caches have forgotten.
     forgotten: AtomicU64,
 }
@@ -97,8 +97,7 @@ impl Queue {
             read_index: READ_DISPATCH_ID,
         };
         descriptor.write(INVALIDATE, &ACQUIRE_MEM);
-        let resets = Arc::new(Resets::watch(device)?);
-        let faults = Faults::watch(device)?;
+        let watch = Watch::new(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
             index(&descriptor, WRITE_DISPATCH_ID),
@@ -110,18 +109,15 @@ impl Queue {
             let doorbell = queue.doorbell().cast();
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
         };
-        // What can't be asked any more is gone, too.
-        let watched = resets.clone();
-        let alive = move || matches!(watched.look(), Ok(None));
-        let producers = producers.watched(PATIENCE, alive);
+        let watched = watch.clone();
+        let producers = producers.watched(PATIENCE, move || watched.is_alive());
         Ok(Self {
             ring: producers,
             queue: Some(queue),
             packets: ring,
             descriptor,
             scratch,
-            resets,
-            faults,
+            watch,
             forgotten: AtomicU64::new(0),
         })
     }
@@ -202,35 +198,17 @@ impl Queue {
     /// `Fault`: a wave of the process touched memory that it may not, and its queues stand still.
     /// `Lost`: the GPU was reset. `Timeout`: it is not done yet.
     pub fn wait(&self, done: &Signal, timeout: Duration) -> Result<()> {
-        let deadline = Deadline::after(timeout);
-        loop {
-            let (event, age) = (done.event(), done.event().age());
-            if done.load() <= 0 {
-                return Ok(());
-            }
-            let left = deadline.left();
-            match event.wait_or(age, &self.resets, &self.faults, left)? {
-                // What was done before that counts.
-                Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
-                Woken::Reset(_) => return Err(Error::Lost),
-                Woken::Fault(fault) => return Err(Error::Fault(fault)),
-                Woken::Event => {}
-                Woken::TimeIsOver => {}
-            }
-            if left.is_some_and(|left| left.is_zero()) && done.load() > 0 {
-                return Err(Error::Timeout(timeout));
-            }
-        }
+        self.watch.wait(done, Deadline::after(timeout))
     }
 
     /// Whether something has put an end to the queue's work: as [`Queue::wait`] says it.
     pub fn check(&self) -> Result<()> {
-        if self.resets.look()?.is_some() {
-            return Err(Error::Lost);
-        }
-        self.faults
-            .look()?
-            .map_or(Ok(()), |it| Err(Error::Fault(it)))
+        self.watch.check()
+    }
+
+    /// What puts an end to the queue's work.
+    pub(crate) fn watch(&self) -> &Arc<Watch> {
+        &self.watch
     }
 
     /// Has the GPU forget instructions and constants that it keeps in caches, after all that was

@@ -298,7 +298,8 @@ impl Signal {
         }
     }
 
-    fn completion(&self) -> Completion {
+    /// How it came to its end, when it has.
+    pub(crate) fn completion(&self) -> Completion {
         let words = self.pool.memory.read::<u64>(self.offset() + START, 2);
         Completion {
             interrupts: self.event.age() - 1,
@@ -389,18 +390,29 @@ impl Drop for Signal {
 
 /// When a wait ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Option<Instant>);
+pub(crate) struct Deadline {
+    end: Option<Instant>,
+    timeout: Duration,
+}
 
 impl Deadline {
     /// The end of so much time from now on; a time that no clock reaches has none.
     pub(crate) fn after(timeout: Duration) -> Self {
-        Self(Instant::now().checked_add(timeout))
+        Self {
+            end: Instant::now().checked_add(timeout),
+            timeout,
+        }
     }
 
     /// What is left of it, at least nothing; `None` where there is no end.
     pub(crate) fn left(self) -> Option<Duration> {
-        self.0
+        self.end
             .map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// What a wait says that has come to it.
+    pub(crate) fn error(self) -> Error {
+        Error::Timeout(self.timeout)
     }
 }
 

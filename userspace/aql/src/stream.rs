@@ -3,6 +3,8 @@
 //! [`Stream`]: work in order on a queue of its own, and [`Marker`]s by which streams wait for each
 //! other.
 
+use crate::signal::Deadline;
+use crate::watch::Watch;
 use crate::{BarrierAnd, Launch, Queue, Result, Signal, Signals};
 use kfd::Device;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +56,8 @@ pub struct Marker(Arc<Place>);
 #[derive(Debug)]
 struct Place {
     signal: Signal,
-    /// One waits in the kernel at a time: the first to see the event takes it.
-    waiting: Mutex<()>,
+    /// Of the queue that reaches it.
+    watch: Arc<Watch>,
 }
 
 impl Stream {
@@ -88,7 +90,7 @@ impl Stream {
     pub fn mark(&self) -> Result<Marker> {
         let marker = Marker(Arc::new(Place {
             signal: self.signals.signal(1)?,
-            waiting: Mutex::new(()),
+            watch: self.queue().watch().clone(),
         }));
         let signal = &marker.0.signal;
         let barrier = BarrierAnd {
@@ -121,10 +123,9 @@ impl Stream {
             Some(end) => Ok(end),
             None => self.mark(),
         };
-        let done = end.as_ref().map_or(Ok(()), |marker| {
-            let _one = marker.0.waiting.lock();
-            self.queue().wait(&marker.0.signal, timeout)
-        });
+        let done = end
+            .as_ref()
+            .map_or(Ok(()), |marker| marker.wait(timeout));
         let mut now = self.lock();
         if end.is_err() || done.is_err() {
             let is_end = |it: &Marker| end.as_ref().is_ok_and(|end| Arc::ptr_eq(&it.0, &end.0));
@@ -163,16 +164,10 @@ impl Marker {
         self.0.signal.load() <= 0
     }
 
-    /// Sleeps until it is reached; behind others who wait for it, as long as their time lasts.
+    /// Sleeps until it is reached, or until that can no longer be: errors as [`Queue::wait`].
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        let _one = self
-            .0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if self.is_reached() {
-            return Ok(());
-        }
-        self.0.signal.wait(timeout).map(drop)
+        self.0
+            .watch
+            .wait(&self.0.signal, Deadline::after(timeout))
     }
 }
