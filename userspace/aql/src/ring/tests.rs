@@ -152,6 +152,7 @@ fn a_consumer_that_takes_nothing_loses_the_ring() {
     // Its place stays empty, so nobody gets one behind it, whatever the consumer does now.
     while fake.take().is_some() {}
     assert!(matches!(ring.submit(&marked(0, 65)), Err(Error::Lost)));
+    assert_eq!(ring.try_submit(&marked(0, 65)), None);
 }
 
 #[test]
@@ -304,9 +305,14 @@ mod model {
             self.write.fetch_add(count, order)
         }
 
-        fn take_if(&self, index: u64, order: Ordering) -> std::result::Result<u64, u64> {
+        fn take_if(
+            &self,
+            index: u64,
+            count: u64,
+            order: Ordering,
+        ) -> std::result::Result<u64, u64> {
             self.write
-                .compare_exchange_weak(index, index + 1, order, order)
+                .compare_exchange_weak(index, index + count, order, order)
         }
 
         fn written(&self, order: Ordering) -> u64 {
@@ -363,7 +369,7 @@ mod model {
             let producers: Vec<_> = (2..=3)
                 .map(|body| {
                     let model = model.clone();
-                    thread::spawn(move || try_submit(&*model, &packet(body)).map(|_| body))
+                    thread::spawn(move || try_submit(&*model, &[packet(body)]).map(|_| body))
                 })
                 .collect();
             assert_eq!(model.consume(), 1);
@@ -421,9 +427,9 @@ mod model {
             let model = Model::new(1);
             let other = {
                 let model = model.clone();
-                thread::spawn(move || try_submit(&*model, &packet(1)))
+                thread::spawn(move || try_submit(&*model, &[packet(1)]))
             };
-            let mine = try_submit(&*model, &packet(2));
+            let mine = try_submit(&*model, &[packet(2)]);
             let theirs = other.join().expect("no panic");
             let taken = [mine, theirs].iter().flatten().count() as u64;
             assert_eq!(model.write.load(Ordering::Relaxed), taken);
