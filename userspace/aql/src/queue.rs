@@ -192,6 +192,15 @@ impl Queue {
         self.ring.submit(&packet.into())
     }
 
+    /// The same for packets that come one after the other, and only where there is room for all of
+    /// them by the deadline; more than the ring holds go in parts.
+    pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<()> {
+        for part in packets.chunks(self.ring.capacity() as usize) {
+            self.ring.submit_by(part, deadline)?;
+        }
+        Ok(())
+    }
+
     /// Sleeps until `done`, of something that this queue was given, is 0 or less; or until that can
     /// no longer be, which [`Signal::wait`] does not notice. [`Duration::MAX`] is without end.
     ///
@@ -215,22 +224,35 @@ impl Queue {
     /// given before: for code that was written where other code has run. [`crate::Launch`] does it
     /// by itself where it is needed.
     pub fn invalidate_code(&self) -> Result<()> {
-        self.submit(Pm4Buffer {
+        self.submit(self.invalidation()).map(drop)
+    }
+
+    fn invalidation(&self) -> Pm4Buffer {
+        Pm4Buffer {
             address: self.descriptor.address() + INVALIDATE as u64,
             words: ACQUIRE_MEM.len() as u32,
             completion: 0,
-        })
-        .map(drop)
+        }
     }
 
     /// The same, unless it was done for a code of this generation.
     pub(crate) fn forget_code(&self, generation: u64) -> Result<()> {
-        if self.forgotten.load(Ordering::Acquire) < generation {
-            self.invalidate_code()?;
-            // After the packet is in the ring: whoever sees this comes behind it.
-            self.forgotten.fetch_max(generation, Ordering::AcqRel);
+        if let Some(packet) = self.forgetting(generation) {
+            self.submit(packet)?;
+            self.has_forgotten(generation);
         }
         Ok(())
+    }
+
+    /// What invalidates, unless that was done for a code of this generation.
+    pub(crate) fn forgetting(&self, generation: u64) -> Option<Pm4Buffer> {
+        let is_new = self.forgotten.load(Ordering::Acquire) < generation;
+        is_new.then(|| self.invalidation())
+    }
+
+    /// The packet is in the ring: whoever sees this comes behind it.
+    pub(crate) fn has_forgotten(&self, generation: u64) {
+        self.forgotten.fetch_max(generation, Ordering::AcqRel);
     }
 }
 

@@ -16,6 +16,7 @@
 //! [`submit`] is the protocol; it is generic over the memory, so that `loom` checks that very code
 //! (`cargo test` runs it) and not a copy.
 
+use crate::signal::Deadline;
 use crate::{Error, Packet, Result};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -248,6 +249,26 @@ impl Ring {
             return None;
         }
         try_submit(self, std::slice::from_ref(packet))
+    }
+
+    /// Puts `packets` into the ring as [`Ring::submit_all`] does, but takes no place before there
+    /// is room for all: after an error none of them is there. The last one's index.
+    ///
+    /// `Timeout`: there was none. `Lost` as for [`Ring::submit`].
+    pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<u64> {
+        let mut waited = Waited::default();
+        while !self.lost.load(Ordering::Relaxed) {
+            if let Some(last) = try_submit(self, packets) {
+                return Ok(last);
+            }
+            if deadline.is_over() {
+                return Err(deadline.error());
+            }
+            if !self.pause(&mut waited) {
+                break;
+            }
+        }
+        Err(Error::Lost)
     }
 
     /// How many packets have been taken for writing, and how many the consumer has taken out.

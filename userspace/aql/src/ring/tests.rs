@@ -156,6 +156,32 @@ fn a_consumer_that_takes_nothing_loses_the_ring() {
 }
 
 #[test]
+fn what_there_is_no_room_for_in_time_is_not_there() {
+    let (fake, ring) = Fake::new(64);
+    for sequence in 0..63 {
+        assert!(ring.submit(&marked(0, sequence)).is_ok());
+    }
+    let three = [63, 64, 65].map(|sequence| marked(0, sequence));
+    let try_once = || ring.submit_by(&three, Deadline::after(Duration::from_millis(150)));
+    std::thread::scope(|scope| {
+        // One that takes something all the while is no reason to wait for longer.
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(fake.take().is_some());
+        });
+        let start = Instant::now();
+        assert!(matches!(try_once(), Err(Error::Timeout(_))));
+        assert!(start.elapsed() < Duration::from_secs(10));
+    });
+    assert_eq!(ring.indices(), (63, 1));
+    assert!(fake.take().is_some());
+    assert_eq!(try_once().ok(), Some(65));
+    assert_eq!(fake.doorbell.load(Ordering::Relaxed), 65);
+    ring.lose();
+    assert!(matches!(try_once(), Err(Error::Lost)));
+}
+
+#[test]
 fn a_slow_consumer_does_not_lose_it() {
     let (fake, ring) = Fake::new(64);
     let ring = ring.watched(Duration::from_millis(500), || true);
@@ -417,6 +443,28 @@ mod model {
             assert!(got == [1, 2, 9] || got == [9, 1, 2], "{got:?}");
             pair.join().expect("no panic");
             single.join().expect("no panic");
+        });
+    }
+
+    /// What does not wait has room for all of it or puts in nothing.
+    #[test]
+    fn two_places_are_taken_together() {
+        check(|| {
+            let model = Model::new(2);
+            let pair = {
+                let model = model.clone();
+                thread::spawn(move || try_submit(&*model, &[packet(1), packet(2)]))
+            };
+            let single = try_submit(&*model, &[packet(9)]);
+            let pair = pair.join().expect("no panic");
+            assert!(single.is_some() != pair.is_some(), "{single:?}, {pair:?}");
+            let got = match single {
+                Some(_) => vec![model.consume()],
+                None => vec![model.consume(), model.consume()],
+            };
+            assert!(got == [9] || got == [1, 2], "{got:?}");
+            let taken = model.write.load(Ordering::Relaxed);
+            assert_eq!(taken, got.len() as u64);
         });
     }
 
