@@ -11,7 +11,7 @@ use self::scratch::Scratch;
 use crate::ring::PATIENCE;
 use crate::signal::Deadline;
 use crate::watch::Watch;
-use crate::{Packet, Pm4Buffer, Result, Ring, Signal};
+use crate::{Error, Packet, Pm4Buffer, Result, Ring, Signal};
 use kfd::{Device, Memory, QueueKind, QueueMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,7 +178,7 @@ impl Queue {
         self.ring.indices()
     }
 
-    /// The ring, for what this type has no method for.
+    /// The ring, for what this type has no method for. A child of `fork` must not use it.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -186,15 +186,27 @@ impl Queue {
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
     /// its index.
     ///
-    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute.
+    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute; or this
+    /// is a child of `fork`, which has not inherited the queue.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
+        self.check_own()?;
         self.ring.submit(&packet.into())
+    }
+
+    /// A child's doorbell may be anything.
+    #[inline]
+    fn check_own(&self) -> Result<()> {
+        match self.kfd_queue().is_own() {
+            true => Ok(()),
+            false => Err(Error::Lost),
+        }
     }
 
     /// The same for packets that come one after the other, and only where there is room for all of
     /// them by the deadline; more than the ring holds go in parts.
     pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<()> {
+        self.check_own()?;
         for part in packets.chunks(self.ring.capacity() as usize) {
             self.ring.submit_by(part, deadline)?;
         }

@@ -28,6 +28,7 @@ mod error;
 mod event;
 mod ioctl;
 mod memory;
+mod owner;
 mod profiler;
 mod queue;
 mod range;
