@@ -6,7 +6,8 @@
 use crate::waves::GROUP;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use kfd::{topology, Buffer, Device, Kfd, Memory};
-use kfd_aql::{BarrierAnd, CodeObject, Error, Queue, Signal, Signals, Stream};
+use kfd_aql::{BarrierAnd, CodeObject, CopyQueue, Error, Graph, Packet, Queue, Signal};
+use kfd_aql::{Signals, Stream};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::{dup, dup2};
 use std::mem::ManuallyDrop;
@@ -29,7 +30,7 @@ pub fn all() -> Result<()> {
         device,
     };
     let signals = Signals::new(&bench.device, 8)?;
-    let queue = Queue::new(&bench.device, 64)?;
+    let queue = Arc::new(Queue::new(&bench.device, 64)?);
     code_again(&bench, &queue, &signals.signal(1)?)?;
     arguments(&bench, &queue, &signals.signal(1)?)?;
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
@@ -37,9 +38,12 @@ pub fn all() -> Result<()> {
     wrong_arguments(&bench)?;
     unfinished(&bench)?;
     old_end(&bench)?;
+    marked_since(&bench)?;
+    full(&bench)?;
+    run_again(&bench)?;
     left_behind(&bench)?;
     shared(&kfd, &bench)?;
-    fault(&bench, &queue, &signals.signal(1)?)
+    fault(&bench, &queue, &signals)
 }
 
 /// A wait on the first GPU while the second one is reset, which reading `recover` does.
@@ -237,6 +241,89 @@ fn old_end(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// Nor for the end of a marker that was made since.
+fn marked_since(bench: &Bench) -> Result<()> {
+    let gates = Signals::new(&bench.device, 2)?;
+    let gates = [gates.signal(1)?, gates.signal(1)?];
+    let stream = Stream::new(&bench.device, &Signals::new(&bench.device, 8)?, 0)?;
+    for gate in &gates {
+        stream.queue().submit(BarrierAnd::on(&[gate.address()])?)?;
+        is_late(stream.finish(Duration::from_millis(20)))?;
+        let marker = stream.mark()?;
+        ensure!(!marker.is_reached(), "a marker behind a gate");
+    }
+    gates[0].store(0);
+    is_late(stream.finish(Duration::from_millis(300)))?;
+    gates[1].store(0);
+    stream.finish(PATIENCE)?;
+    println!("a stream with a marker behind its end");
+    Ok(())
+}
+
+fn is_late<T: std::fmt::Debug>(result: kfd_aql::Result<T>) -> Result<()> {
+    ensure!(matches!(result, Err(Error::Timeout(_))), "{result:?}");
+    Ok(())
+}
+
+/// Limits are kept where there is no room, and where others wait for longer.
+fn full(bench: &Bench) -> Result<()> {
+    let gate = Signals::new(&bench.device, 1)?.signal(1)?;
+    let stream = Stream::new(&bench.device, &Signals::new(&bench.device, 8)?, 0)?;
+    let gated = BarrierAnd::on(&[gate.address()])?;
+    stream.queue().submit(gated)?;
+    let (marker, short) = (stream.mark()?, Duration::from_millis(100));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| marker.wait(PATIENCE));
+        std::thread::sleep(short);
+        let begin = Instant::now();
+        is_late(marker.wait(short))?;
+        while stream
+            .queue()
+            .ring()
+            .try_submit(&Packet::from(gated))
+            .is_some()
+        {}
+        is_late(stream.finish(short))?;
+        let took = begin.elapsed();
+        // TIMEOUT: far below what others wait for, far above a slow host's moments.
+        ensure!(took < PATIENCE / 3, "0.2 s took {took:?}");
+        gate.store(0);
+        other.join().map_err(|_| anyhow!("a panic"))??;
+        stream.finish(PATIENCE)?;
+        println!("limits at a gate");
+        Ok(())
+    })
+}
+
+/// A run of a graph does not begin before the one before has ended, nor end with it.
+fn run_again(bench: &Bench) -> Result<()> {
+    let signals = Signals::new(&bench.device, 3)?;
+    let gates = [signals.signal(1)?, signals.signal(1)?];
+    let queue = Arc::new(Queue::new(&bench.device, 64)?);
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+    let launch = Arc::new(launch.arg(from).arg(to).arg(1u32).build()?);
+    let mut graph = Graph::new(vec![queue.clone()], &signals);
+    graph.add(&launch, &[])?;
+    let wait = |gate: &Signal| queue.submit(BarrierAnd::on(&[gate.address()])?);
+    from.set(0, 1);
+    wait(&gates[0])?;
+    is_late(graph.run(Duration::from_millis(20)))?;
+    wait(&gates[1])?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            gates[0].store(0);
+        });
+        is_late(graph.run(Duration::from_millis(700)))
+    })?;
+    from.set(0, 2);
+    gates[1].store(0);
+    graph.run(PATIENCE)?;
+    println!("a graph whose runs were late: {}", to.get(0));
+    Ok(())
+}
+
 /// A stream goes, and its queue cannot be destroyed: neither the places of its markers nor the
 /// arguments of its launches are anybody else's, whom the GPU would take for them.
 fn left_behind(bench: &Bench) -> Result<()> {
@@ -304,22 +391,37 @@ fn shared(kfd: &Arc<Kfd>, bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The wait for a kernel that can't end any more is over, and says why.
-fn fault(bench: &Bench, queue: &Queue, done: &Signal) -> Result<()> {
+/// The wait for a kernel that can't end any more is over, and says why: for that of a graph, for
+/// what another one's queue was given, and for what comes later.
+fn fault(bench: &Bench, queue: &Arc<Queue>, signals: &Arc<Signals>) -> Result<()> {
+    let [never, done, copied] = [signals.signal(1)?, signals.signal(1)?, signals.signal(1)?];
+    let stream = Stream::new(&bench.device, signals, 0)?;
+    stream.queue().submit(BarrierAnd::on(&[never.address()])?)?;
+    let (marker, copies) = (stream.mark()?, CopyQueue::new(&bench.device)?);
     queue.check()?;
     let launch = bench.load()?;
     let launch = launch.launch("scatter")?.grid(GROUP).workgroup(GROUP);
     let launch = launch.arg(NOWHERE).arg(1u32).arg(2u32).arg(3u32).build()?;
-    launch.submit(queue, done)?;
-    for _ in 0..2 {
-        match queue.wait(done, PATIENCE) {
-            Err(Error::Fault(fault)) => println!("a page fault at {:#x}", fault.address),
-            other => bail!("not a fault: {other:?}"),
-        }
-    }
+    let launch = Arc::new(launch);
+    let mut graph = Graph::new(vec![queue.clone()], signals);
+    graph.add(&launch, &[])?;
+    is_fault("a graph", graph.run(PATIENCE).map(drop))?;
+    is_fault("a marker", marker.wait(PATIENCE))?;
+    copies.copy(bench.from.address(), bench.to.address(), 4, &copied)?;
+    is_fault("a copy", copies.wait(&copied, PATIENCE))?;
+    launch.submit(queue, &done)?;
+    is_fault("a kernel", queue.wait(&done, PATIENCE))?;
     ensure!(
         matches!(queue.check(), Err(Error::Fault(_))),
         "it is forgotten"
     );
+    Ok(())
+}
+
+fn is_fault(what: &str, result: kfd_aql::Result<()>) -> Result<()> {
+    match result {
+        Err(Error::Fault(fault)) => println!("{what}: a page fault at {:#x}", fault.address),
+        other => bail!("{what}: not a fault: {other:?}"),
+    }
     Ok(())
 }

@@ -5,7 +5,7 @@
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,13 @@ pub fn settled() -> Result<BTreeMap<String, u64>> {
     }
 }
 
-/// amdgpu's memory counters, and those of our driver where it is the one that runs.
+/// What our driver counts; not to be read elsewhere.
+const COUNTS: &str = "/sys/kernel/debug/amdkfd/counts";
+/// "serving" where it is ours that runs.
+const STATE: &str = "/sys/module/amdkfd/parameters/state";
+
+/// amdgpu's memory counters, and those of our driver where it is the one that runs: there they must
+/// be.
 pub fn counters() -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/sys/class/drm")?.flatten() {
@@ -123,13 +129,39 @@ pub fn counters() -> Result<BTreeMap<String, u64>> {
         }
     }
     ensure!(!found.is_empty(), "no GPU of amdgpu's");
-    if let Ok(text) = std::fs::read_to_string(Path::new("/sys/kernel/debug/amdkfd/counts")) {
-        for line in text.lines() {
-            let (name, value) = line
-                .split_once(' ')
-                .with_context(|| format!("counts: {line}"))?;
-            found.insert(name.to_owned(), value.trim().parse()?);
-        }
-    }
+    let is_ours = std::fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "serving");
+    found.extend(ours(std::fs::read_to_string(COUNTS), is_ours)?);
     Ok(found)
+}
+
+/// What our driver counts, of the text of its file.
+fn ours(text: std::io::Result<String>, is_ours: bool) -> Result<BTreeMap<String, u64>> {
+    let text = match text {
+        Err(_) if !is_ours => return Ok(BTreeMap::new()),
+        text => text.context(COUNTS)?,
+    };
+    let counts = text.lines().map(|line| {
+        let (name, value) = line
+            .split_once(' ')
+            .with_context(|| format!("counts: {line}"))?;
+        Ok((name.to_owned(), value.trim().parse()?))
+    });
+    let counts: BTreeMap<_, _> = counts.collect::<Result<_>>()?;
+    ensure!(!counts.is_empty(), "{COUNTS} has nothing in it");
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_driver_has_counts() {
+        let gone = || Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert!(ours(gone(), false).is_ok_and(|counts| counts.is_empty()));
+        assert!(ours(gone(), true).is_err());
+        assert!(ours(Ok(String::new()), true).is_err());
+        let counts = ours(Ok("queues 3\nevents 5\n".into()), true);
+        assert_eq!(counts.expect("two").get("events"), Some(&5));
+    }
 }

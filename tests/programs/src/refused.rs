@@ -55,7 +55,8 @@ fn with_and_without_runtime() -> Result<()> {
     let events = Events::new(&device)?;
     let send = |packet| Bad::send(&device, &events, QueueKind::Aql, packet);
     send(AGENT_DISPATCH)?.tell("no runtime", DOES_NOT)?;
-    let runtime = kfd.enable_runtime(0x1000, false)?;
+    // SAFETY: every queue's save area names a word of a buffer.
+    let runtime = unsafe { kfd.enable_runtime(0x1000, false)? };
     send(AGENT_DISPATCH)?.tell("an agent's dispatch", COMES)?;
     send(NO_DIMENSIONS)?.tell("no dimensions", COMES)?;
     Bad::send(&device, &events, QueueKind::Pm4, UNKNOWN_OPCODE)?.tell("no opcode", DOES_NOT)?;
@@ -73,7 +74,8 @@ fn unanswered() -> Result<()> {
     let nodes = topology::gpus()?;
     let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
     let events = Events::new(&device)?;
-    let _runtime = kfd.enable_runtime(0x1000, false)?;
+    // SAFETY: every queue's save area names a word of a buffer, or of a page that is for it alone.
+    let _runtime = unsafe { kfd.enable_runtime(0x1000, false)? };
     let send = |payload| Bad::send_to(&device, &events, QueueKind::Aql, AGENT_DISPATCH, payload);
     let (missing, _never_answers) = missing_page()?;
     let lost = send(missing)?;

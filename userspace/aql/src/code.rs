@@ -4,6 +4,9 @@
 //!
 //! The format is LLVM's "User Guide for AMDGPU Backend", code object V4 and V5.
 
+mod relocations;
+
+use self::relocations::relocations;
 use crate::builder::LaunchBuilder;
 use crate::bundle::{bundles, Entry};
 use crate::pool::Pool;
@@ -19,8 +22,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
-const R_AMDGPU_ABS64: u32 = 3;
-const R_AMDGPU_RELATIVE64: u32 = 13;
 /// The note with the kernels' metadata, in MessagePack: `NT_AMDGPU_METADATA`.
 const NT_AMDGPU_METADATA: u32 = 32;
 const DESCRIPTOR_SIZE: u64 = 64;
@@ -309,24 +310,10 @@ fn copy_segments(elf: &Elf<'_>, file: &[u8], memory: &Memory) -> Result<()> {
     Ok(())
 }
 
-/// Applies the dynamic relocations, which clang emits for address tables in constant memory.
+/// Applies the dynamic relocations, which linkers emit for addresses in memory: tables of them, and
+/// those of variables that another object might have replaced.
 fn relocate(elf: &Elf<'_>, memory: &Memory) -> Result<()> {
-    for (offset, relocation) in elf.dynamic_relocations().into_iter().flatten() {
-        let object::RelocationFlags::Elf { r_type } = relocation.flags() else {
-            return Err(bad("a relocation that is not ELF's"));
-        };
-        let target = match (r_type, relocation.target()) {
-            (R_AMDGPU_RELATIVE64, _) => 0,
-            (R_AMDGPU_ABS64, object::RelocationTarget::Symbol(index)) => elf
-                .symbol_by_index(index)
-                .map_err(|error| bad(error.to_string()))?
-                .address(),
-            _ => return Err(bad(format!("relocation type {r_type} is not supported"))),
-        };
-        let value = memory
-            .address()
-            .wrapping_add(target)
-            .wrapping_add_signed(relocation.addend());
+    for (offset, value) in relocations(elf, memory.address())? {
         let offset = usize::try_from(offset)
             .ok()
             .filter(|at| at % 8 == 0 && at.checked_add(8).is_some_and(|to| to <= memory.size()));

@@ -6,8 +6,10 @@
 //! never start again; a packet does not go around the end of the ring, NOPs fill what is left
 //! there.
 
+use crate::signal::Deadline;
+use crate::watch::Watch;
 use crate::{Error, Result, Signal, PATIENCE};
-use kfd::{Device, Memory, QueueKind, QueueMemory, Resets};
+use kfd::{Device, Memory, QueueKind, QueueMemory};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,7 +41,7 @@ pub struct CopyQueue {
     queue: kfd::Queue,
     ring: Arc<Memory>,
     indices: Arc<Memory>,
-    resets: Resets,
+    watch: Arc<Watch>,
     places: Places,
 }
 
@@ -55,13 +57,13 @@ impl CopyQueue {
             write_index: WRITE_INDEX,
             read_index: READ_INDEX,
         };
-        let resets = Resets::watch(device)?;
+        let watch = Watch::new(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Sdma, memory)?;
         Ok(Self {
             queue,
             ring,
             indices,
-            resets,
+            watch,
             places: Places::default(),
         })
     }
@@ -120,8 +122,14 @@ impl CopyQueue {
 
     /// Puts packets into the ring one after the other and rings the doorbell.
     fn submit(&self, packets: &[Vec<u32>]) -> Result<()> {
-        let alive = || matches!(self.resets.look(), Ok(None));
+        let alive = || self.watch.is_alive();
         self.places.submit(self, packets, PATIENCE, alive)
+    }
+
+    /// Sleeps until `done`, of something that this queue was given, is 0 or less; or until that can
+    /// no longer be, as [`crate::Queue::wait`] does and [`Signal::wait`] does not.
+    pub fn wait(&self, done: &Signal, timeout: Duration) -> Result<()> {
+        self.watch.wait(done, Deadline::after(timeout))
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`Graph`]: kernels that depend on each other, put together once and run as often as wanted.
 
 use crate::signal::Deadline;
-use crate::{BarrierAnd, Completion, Error, Launch, Queue, Result, Signal, Signals};
+use crate::{BarrierAnd, Completion, Error, Launch, Packet, Queue, Result, Signal, Signals};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Graph {
     queues: Vec<Arc<Queue>>,
     signals: Arc<Signals>,
     nodes: Vec<Node>,
-    /// A run has not come to its end.
+    /// The last run has not come to its end.
     unfinished: bool,
 }
 
@@ -62,39 +62,52 @@ impl Graph {
     }
 
     /// Runs all of it and sleeps until the end; when each step began and ended, in the order of
-    /// adding.
+    /// adding. Where the run before did not come to its end, this one begins when that has.
     ///
     /// After an error the GPU may still be at it: drop the queues before the graph, or the signals
     /// of its steps are lost to others until it is done, and its launches for good.
     ///
-    /// `Launch`: a kernel needs more scratch than its queue has.
+    /// `Launch`: a kernel needs more scratch than its queue has; nothing is run. `Fault`, `Lost`
+    /// and `Timeout` as [`Queue::wait`].
     pub fn run(&mut self, timeout: Duration) -> Result<Vec<Completion>> {
         let deadline = Deadline::after(timeout);
-        let unfinished_before = std::mem::replace(&mut self.unfinished, true);
+        for node in &self.nodes {
+            node.launch.check(&self.queues[node.queue])?;
+        }
+        // Their signals would be counted down by the packets of both runs, and barriers of the one
+        // would wait for steps of the other.
+        for node in self.nodes.iter().filter(|node| node.done.is_awaited()) {
+            self.wait(node, deadline)?;
+        }
+        self.unfinished = true;
         self.nodes.iter().for_each(|node| node.done.store(1));
         for node in &self.nodes {
-            self.submit(node)?;
+            self.submit(node, deadline)?;
         }
-        let left = || deadline.left().unwrap_or(Duration::MAX);
-        let waits = self.nodes.iter().map(|node| node.done.wait(left()));
-        let done = waits.collect::<Result<_>>()?;
-        // A signal may have been counted down for the run before.
-        self.unfinished = unfinished_before;
+        let wait = |node| self.wait(node, deadline).map(|()| node.done.completion());
+        let done = self.nodes.iter().map(wait).collect::<Result<_>>()?;
+        self.unfinished = false;
         Ok(done)
     }
 
+    fn wait(&self, node: &Node, deadline: Deadline) -> Result<()> {
+        let watch = self.queues[node.queue].watch();
+        watch.wait(&node.done, deadline)
+    }
+
     /// Barriers on what other queues do first, then the kernel. On its own queue order is enough.
-    fn submit(&self, node: &Node) -> Result<()> {
+    fn submit(&self, node: &Node, deadline: Deadline) -> Result<()> {
         let queue = &self.queues[node.queue];
         let others = node.after.iter().map(|step| &self.nodes[*step]);
         let others: Vec<_> = others
             .filter(|other| other.queue != node.queue)
             .map(|other| other.done.address())
             .collect();
-        for five in others.chunks(5) {
-            queue.submit(BarrierAnd::on(five)?)?;
-        }
-        node.launch.submit(queue, &node.done).map(drop)
+        let barriers = others
+            .chunks(5)
+            .map(|five| BarrierAnd::on(five).map(Packet::from));
+        let barriers = barriers.collect::<Result<_>>()?;
+        node.launch.put_by(queue, barriers, &node.done, deadline)
     }
 }
 

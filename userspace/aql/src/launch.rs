@@ -4,7 +4,9 @@
 
 use crate::packet::dimensions;
 use crate::pool::Piece;
-use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Printer, Queue, Result, Signal};
+use crate::signal::Deadline;
+use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Packet, Printer};
+use crate::{Queue, Result, Signal};
 use kfd::{Device, Plain};
 use std::sync::Arc;
 
@@ -113,6 +115,46 @@ impl Launch {
 
     /// Puts it into `queue` with the address of a signal, or 0.
     pub(crate) fn put(&self, queue: &Queue, completion: u64) -> Result<u64> {
+        self.check(queue)?;
+        self.flush();
+        queue.forget_code(self.code.generation())?;
+        queue.submit(self.packet(completion))
+    }
+
+    /// Puts it into `queue` behind `barriers`, for `done`: all of it or nothing, as
+    /// [`Queue::submit_by`] does.
+    pub(crate) fn put_by(
+        &self,
+        queue: &Queue,
+        barriers: Vec<Packet>,
+        done: &Signal,
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.check(queue)?;
+        self.flush();
+        let (mut packets, generation) = (barriers, self.code.generation());
+        packets.extend(queue.forgetting(generation).map(Packet::from));
+        packets.push(self.packet(done.for_completion()).into());
+        let put = queue.submit_by(&packets, deadline);
+        put.inspect_err(|_| done.not_completed())?;
+        queue.has_forgotten(generation);
+        Ok(())
+    }
+
+    fn packet(&self, completion: u64) -> KernelDispatch {
+        KernelDispatch {
+            completion,
+            ..self.dispatch
+        }
+    }
+
+    /// What the CPU has written, the code and what it works on, the waves must see.
+    fn flush(&self) {
+        self.code.memory().device().flush_writes();
+    }
+
+    /// Whether it can run on `queue`.
+    pub(crate) fn check(&self, queue: &Queue) -> Result<()> {
         let (own, other) = (self.code.memory().device(), queue.device());
         if own.gpu_id() != other.gpu_id() {
             return Err(Error::Launch {
@@ -127,13 +169,7 @@ impl Launch {
                 reason: format!("{needs} bytes of scratch, and the queue has {has}"),
             });
         }
-        // What the CPU has written, the code and what it works on, the waves must see.
-        self.code.memory().device().flush_writes();
-        queue.forget_code(self.code.generation())?;
-        queue.submit(KernelDispatch {
-            completion,
-            ..self.dispatch
-        })
+        Ok(())
     }
 
     /// How many bytes of scratch it needs for each work-item: see [`Queue::with_scratch`].

@@ -25,6 +25,7 @@ mod queue;
 mod ring;
 mod signal;
 mod stream;
+mod watch;
 
 pub use arguments::Arguments;
 pub use builder::{Extent, LaunchBuilder, Value};

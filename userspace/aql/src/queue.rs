@@ -10,8 +10,9 @@ mod scratch;
 use self::scratch::Scratch;
 use crate::ring::PATIENCE;
 use crate::signal::Deadline;
+use crate::watch::Watch;
 use crate::{Error, Packet, Pm4Buffer, Result, Ring, Signal};
-use kfd::{Device, Faults, Memory, QueueKind, QueueMemory, Resets, Woken};
+use kfd::{Device, Memory, QueueKind, QueueMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -54,8 +55,7 @@ pub struct Queue {
     packets: Arc<Memory>,
     descriptor: Arc<Memory>,
     scratch: Option<Scratch>,
-    resets: Arc<Resets>,
-    faults: Faults,
+    watch: Arc<Watch>,
     /// Up to which generation of code its instruction caches have forgotten.
     forgotten: AtomicU64,
 }
@@ -97,8 +97,7 @@ impl Queue {
             read_index: READ_DISPATCH_ID,
         };
         descriptor.write(INVALIDATE, &ACQUIRE_MEM);
-        let resets = Arc::new(Resets::watch(device)?);
-        let faults = Faults::watch(device)?;
+        let watch = Watch::new(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
             index(&descriptor, WRITE_DISPATCH_ID),
@@ -110,18 +109,15 @@ impl Queue {
             let doorbell = queue.doorbell().cast();
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
         };
-        // What can't be asked any more is gone, too.
-        let watched = resets.clone();
-        let alive = move || matches!(watched.look(), Ok(None));
-        let producers = producers.watched(PATIENCE, alive);
+        let watched = watch.clone();
+        let producers = producers.watched(PATIENCE, move || watched.is_alive());
         Ok(Self {
             ring: producers,
             queue: Some(queue),
             packets: ring,
             descriptor,
             scratch,
-            resets,
-            faults,
+            watch,
             forgotten: AtomicU64::new(0),
         })
     }
@@ -182,7 +178,7 @@ impl Queue {
         self.ring.indices()
     }
 
-    /// The ring, for what this type has no method for.
+    /// The ring, for what this type has no method for. A child of `fork` must not use it.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
@@ -190,10 +186,31 @@ impl Queue {
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
     /// its index.
     ///
-    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute.
+    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute; or this
+    /// is a child of `fork`, which has not inherited the queue.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
+        self.check_own()?;
         self.ring.submit(&packet.into())
+    }
+
+    /// A child's doorbell may be anything.
+    #[inline]
+    fn check_own(&self) -> Result<()> {
+        match self.kfd_queue().is_own() {
+            true => Ok(()),
+            false => Err(Error::Lost),
+        }
+    }
+
+    /// The same for packets that come one after the other, and only where there is room for all of
+    /// them by the deadline; more than the ring holds go in parts.
+    pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<()> {
+        self.check_own()?;
+        for part in packets.chunks(self.ring.capacity() as usize) {
+            self.ring.submit_by(part, deadline)?;
+        }
+        Ok(())
     }
 
     /// Sleeps until `done`, of something that this queue was given, is 0 or less; or until that can
@@ -202,57 +219,52 @@ impl Queue {
     /// `Fault`: a wave of the process touched memory that it may not, and its queues stand still.
     /// `Lost`: the GPU was reset. `Timeout`: it is not done yet.
     pub fn wait(&self, done: &Signal, timeout: Duration) -> Result<()> {
-        let deadline = Deadline::after(timeout);
-        loop {
-            let (event, age) = (done.event(), done.event().age());
-            if done.load() <= 0 {
-                return Ok(());
-            }
-            let left = deadline.left();
-            match event.wait_or(age, &self.resets, &self.faults, left)? {
-                // What was done before that counts.
-                Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
-                Woken::Reset(_) => return Err(Error::Lost),
-                Woken::Fault(fault) => return Err(Error::Fault(fault)),
-                Woken::Event => {}
-                Woken::TimeIsOver => {}
-            }
-            if left.is_some_and(|left| left.is_zero()) && done.load() > 0 {
-                return Err(Error::Timeout(timeout));
-            }
-        }
+        self.watch.wait(done, Deadline::after(timeout))
     }
 
     /// Whether something has put an end to the queue's work: as [`Queue::wait`] says it.
     pub fn check(&self) -> Result<()> {
-        if self.resets.look()?.is_some() {
-            return Err(Error::Lost);
-        }
-        self.faults
-            .look()?
-            .map_or(Ok(()), |it| Err(Error::Fault(it)))
+        self.watch.check()
+    }
+
+    /// What puts an end to the queue's work.
+    pub(crate) fn watch(&self) -> &Arc<Watch> {
+        &self.watch
     }
 
     /// Has the GPU forget instructions and constants that it keeps in caches, after all that was
     /// given before: for code that was written where other code has run. [`crate::Launch`] does it
     /// by itself where it is needed.
     pub fn invalidate_code(&self) -> Result<()> {
-        self.submit(Pm4Buffer {
+        self.submit(self.invalidation()).map(drop)
+    }
+
+    fn invalidation(&self) -> Pm4Buffer {
+        Pm4Buffer {
             address: self.descriptor.address() + INVALIDATE as u64,
             words: ACQUIRE_MEM.len() as u32,
             completion: 0,
-        })
-        .map(drop)
+        }
     }
 
     /// The same, unless it was done for a code of this generation.
     pub(crate) fn forget_code(&self, generation: u64) -> Result<()> {
-        if self.forgotten.load(Ordering::Acquire) < generation {
-            self.invalidate_code()?;
-            // After the packet is in the ring: whoever sees this comes behind it.
-            self.forgotten.fetch_max(generation, Ordering::AcqRel);
+        if let Some(packet) = self.forgetting(generation) {
+            self.submit(packet)?;
+            self.has_forgotten(generation);
         }
         Ok(())
+    }
+
+    /// What invalidates, unless that was done for a code of this generation.
+    pub(crate) fn forgetting(&self, generation: u64) -> Option<Pm4Buffer> {
+        let is_new = self.forgotten.load(Ordering::Acquire) < generation;
+        is_new.then(|| self.invalidation())
+    }
+
+    /// The packet is in the ring: whoever sees this comes behind it.
+    pub(crate) fn has_forgotten(&self, generation: u64) {
+        self.forgotten.fetch_max(generation, Ordering::AcqRel);
     }
 }
 

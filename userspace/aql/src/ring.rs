@@ -16,6 +16,7 @@
 //! [`submit`] is the protocol; it is generic over the memory, so that `loom` checks that very code
 //! (`cargo test` runs it) and not a copy.
 
+use crate::signal::Deadline;
 use crate::{Error, Packet, Result};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,8 +31,8 @@ trait Shared {
     fn capacity(&self) -> u64;
     /// Adds to the write index; what it was before.
     fn take(&self, count: u64, order: Ordering) -> u64;
-    /// Takes one place if the write index still is `index`.
-    fn take_if(&self, index: u64, order: Ordering) -> std::result::Result<u64, u64>;
+    /// Takes places if the write index still is `index`.
+    fn take_if(&self, index: u64, count: u64, order: Ordering) -> std::result::Result<u64, u64>;
     /// The write index.
     fn written(&self, order: Ordering) -> u64;
     /// The read index.
@@ -89,21 +90,25 @@ fn wait_for_room<S: Shared>(shared: &S, index: u64) -> Option<()> {
     Some(())
 }
 
-/// Puts one packet into the ring, if there is room. Its index.
+/// Puts packets into the ring, one after the other, if there is room for all. The last one's index.
 #[inline]
-fn try_submit<S: Shared>(shared: &S, packet: &Packet) -> Option<u64> {
-    let mut index = shared.written(Ordering::Relaxed);
+fn try_submit<S: Shared>(shared: &S, packets: &[Packet]) -> Option<u64> {
+    let count = packets.len() as u64;
+    let mut first = shared.written(Ordering::Relaxed);
     loop {
-        if is_full(shared, index) {
+        let last = first + count - 1;
+        if is_full(shared, last) {
             return None;
         }
-        match shared.take_if(index, Ordering::Relaxed) {
-            Ok(index) => {
-                put(shared, index, packet);
-                shared.ring(index);
-                return Some(index);
+        match shared.take_if(first, count, Ordering::Relaxed) {
+            Ok(_) => {
+                for (index, packet) in (first..).zip(packets) {
+                    put(shared, index, packet);
+                }
+                shared.ring(last);
+                return Some(last);
             }
-            Err(now) => index = now,
+            Err(now) => first = now,
         }
     }
 }
@@ -237,10 +242,33 @@ impl Ring {
         Error::Lost
     }
 
-    /// Puts `packet` into the ring if there is room now. Its index.
+    /// Puts `packet` into the ring if there is room now, and the ring is not lost. Its index.
     #[inline]
     pub fn try_submit(&self, packet: &Packet) -> Option<u64> {
-        try_submit(self, packet)
+        if self.lost.load(Ordering::Relaxed) {
+            return None;
+        }
+        try_submit(self, std::slice::from_ref(packet))
+    }
+
+    /// Puts `packets` into the ring as [`Ring::submit_all`] does, but takes no place before there
+    /// is room for all: after an error none of them is there. The last one's index.
+    ///
+    /// `Timeout`: there was none. `Lost` as for [`Ring::submit`].
+    pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<u64> {
+        let mut waited = Waited::default();
+        while !self.lost.load(Ordering::Relaxed) {
+            if let Some(last) = try_submit(self, packets) {
+                return Ok(last);
+            }
+            if deadline.is_over() {
+                return Err(deadline.error());
+            }
+            if !self.pause(&mut waited) {
+                break;
+            }
+        }
+        Err(Error::Lost)
     }
 
     /// How many packets have been taken for writing, and how many the consumer has taken out.
@@ -282,9 +310,9 @@ impl Shared for Ring {
     }
 
     #[inline]
-    fn take_if(&self, index: u64, order: Ordering) -> std::result::Result<u64, u64> {
+    fn take_if(&self, index: u64, count: u64, order: Ordering) -> std::result::Result<u64, u64> {
         // SAFETY: valid by `new`.
-        unsafe { self.write.as_ref() }.compare_exchange_weak(index, index + 1, order, order)
+        unsafe { self.write.as_ref() }.compare_exchange_weak(index, index + count, order, order)
     }
 
     #[inline]

@@ -216,6 +216,12 @@ impl Signal {
         self.packets().open -= 1;
     }
 
+    /// Whether packets that were submitted are still to count it down.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let packets = self.packets();
+        packets.open > 0 && self.load() > packets.goal()
+    }
+
     /// What was submitted with it does not count it down any more, since the queue is gone: its
     /// place can be another's when it is dropped.
     pub fn settle(&self) {
@@ -298,7 +304,8 @@ impl Signal {
         }
     }
 
-    fn completion(&self) -> Completion {
+    /// How it came to its end, when it has.
+    pub(crate) fn completion(&self) -> Completion {
         let words = self.pool.memory.read::<u64>(self.offset() + START, 2);
         Completion {
             interrupts: self.event.age() - 1,
@@ -389,18 +396,34 @@ impl Drop for Signal {
 
 /// When a wait ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Option<Instant>);
+pub(crate) struct Deadline {
+    end: Option<Instant>,
+    timeout: Duration,
+}
 
 impl Deadline {
     /// The end of so much time from now on; a time that no clock reaches has none.
     pub(crate) fn after(timeout: Duration) -> Self {
-        Self(Instant::now().checked_add(timeout))
+        Self {
+            end: Instant::now().checked_add(timeout),
+            timeout,
+        }
     }
 
     /// What is left of it, at least nothing; `None` where there is no end.
     pub(crate) fn left(self) -> Option<Duration> {
-        self.0
+        self.end
             .map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether it has come.
+    pub(crate) fn is_over(self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// What a wait says that has come to it.
+    pub(crate) fn error(self) -> Error {
+        Error::Timeout(self.timeout)
     }
 }
 
@@ -452,6 +475,8 @@ mod tests {
 
     #[test]
     fn the_longest_time_has_no_end() {
+        let ends = |timeout| Deadline::after(timeout).is_over();
+        assert!(ends(Duration::ZERO) && !ends(Duration::MAX));
         assert_eq!(Deadline::after(Duration::MAX).left(), None);
         assert_eq!(Deadline::after(Duration::ZERO).left(), Some(Duration::ZERO));
         let hour = Duration::from_secs(3600);

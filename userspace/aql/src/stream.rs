@@ -3,7 +3,9 @@
 //! [`Stream`]: work in order on a queue of its own, and [`Marker`]s by which streams wait for each
 //! other.
 
-use crate::{BarrierAnd, Launch, Queue, Result, Signal, Signals};
+use crate::signal::Deadline;
+use crate::watch::Watch;
+use crate::{BarrierAnd, Launch, Packet, Queue, Result, Signal, Signals};
 use kfd::Device;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,8 +56,8 @@ pub struct Marker(Arc<Place>);
 #[derive(Debug)]
 struct Place {
     signal: Signal,
-    /// One waits in the kernel at a time: the first to see the event takes it.
-    waiting: Mutex<()>,
+    /// Of the queue that reaches it.
+    watch: Arc<Watch>,
 }
 
 impl Stream {
@@ -86,18 +88,23 @@ impl Stream {
 
     /// A marker behind all that was given so far.
     pub fn mark(&self) -> Result<Marker> {
+        self.put_marker(|barrier| self.queue().submit(barrier).map(drop))
+    }
+
+    fn put_marker(&self, put: impl FnOnce(Packet) -> Result<()>) -> Result<Marker> {
         let marker = Marker(Arc::new(Place {
             signal: self.signals.signal(1)?,
-            waiting: Mutex::new(()),
+            watch: self.queue().watch().clone(),
         }));
         let signal = &marker.0.signal;
         let barrier = BarrierAnd {
             completion: signal.for_completion(),
             ..Default::default()
         };
-        let submitted = self.queue().submit(barrier);
-        submitted.inspect_err(|_| signal.not_completed())?;
-        self.lock().own.push(marker.clone());
+        put(barrier.into()).inspect_err(|_| signal.not_completed())?;
+        let mut given = self.lock();
+        given.own.push(marker.clone());
+        given.end = None;
         Ok(marker)
     }
 
@@ -114,17 +121,17 @@ impl Stream {
     /// Sleeps until all that was given is done, and lets go of what was kept for it. Errors as
     /// [`Queue::wait`].
     pub fn finish(&self, timeout: Duration) -> Result<()> {
+        let deadline = Deadline::after(timeout);
         // What is given while this waits is kept until the next time.
         let mut given = std::mem::take(&mut *self.lock());
         let end = match given.end.clone() {
             // That of a try before, behind which nothing came.
             Some(end) => Ok(end),
-            None => self.mark(),
+            None => self.put_marker(|barrier| self.queue().submit_by(&[barrier], deadline)),
         };
-        let done = end.as_ref().map_or(Ok(()), |marker| {
-            let _one = marker.0.waiting.lock();
-            self.queue().wait(&marker.0.signal, timeout)
-        });
+        let done = end
+            .as_ref()
+            .map_or(Ok(()), |marker| marker.wait_by(deadline));
         let mut now = self.lock();
         if end.is_err() || done.is_err() {
             let is_end = |it: &Marker| end.as_ref().is_ok_and(|end| Arc::ptr_eq(&it.0, &end.0));
@@ -163,16 +170,12 @@ impl Marker {
         self.0.signal.load() <= 0
     }
 
-    /// Sleeps until it is reached; behind others who wait for it, as long as their time lasts.
+    /// Sleeps until it is reached, or until that can no longer be: errors as [`Queue::wait`].
     pub fn wait(&self, timeout: Duration) -> Result<()> {
-        let _one = self
-            .0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if self.is_reached() {
-            return Ok(());
-        }
-        self.0.signal.wait(timeout).map(drop)
+        self.wait_by(Deadline::after(timeout))
+    }
+
+    fn wait_by(&self, deadline: Deadline) -> Result<()> {
+        self.0.watch.wait(&self.0.signal, deadline)
     }
 }

@@ -59,10 +59,20 @@ fn finding(state: State, what: impl Into<String>, remedy: Option<&str>) -> Findi
 /// Checks everything; fails when something is bad.
 pub fn doctor(json: bool) -> Result<()> {
     let findings = examine();
+    let printed = print(&findings, json);
+    let bad = |finding: &&Finding| finding.state == State::Bad;
+    match findings.iter().filter(bad).count() {
+        0 => printed,
+        // Whether or not anybody reads which.
+        count => bail!("{count} of {} checks are bad", findings.len()),
+    }
+}
+
+fn print(findings: &[Finding], json: bool) -> Result<()> {
     if json {
-        outln!("{}", serde_json::to_string(&findings)?);
+        outln!("{}", serde_json::to_string(findings)?);
     } else {
-        for finding in &findings {
+        for finding in findings {
             let mark = match finding.state {
                 State::Good => "good",
                 State::Note => "note",
@@ -74,11 +84,7 @@ pub fn doctor(json: bool) -> Result<()> {
             }
         }
     }
-    let bad = |finding: &&Finding| finding.state == State::Bad;
-    match findings.iter().filter(bad).count() {
-        0 => Ok(()),
-        count => bail!("{count} of {} checks are bad", findings.len()),
-    }
+    Ok(())
 }
 
 fn examine() -> Vec<Finding> {

@@ -12,6 +12,7 @@ mod status;
 mod switch;
 mod users;
 
+use crate::output::unless_closed;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use machine::{Machine, Serving};
@@ -128,22 +129,29 @@ fn use_driver(
         boot::leave_to_hand(machine);
     }
     let outcome = switch::switch(machine, driver, source)?;
-    if json {
-        outln!("{}", serde_json::to_string(&outcome)?);
-    } else if boot {
+    if boot && !json {
         eprintln!("{}", line(machine.serving(), &outcome));
-    } else {
-        tell(&outcome)?;
+        return Ok(ExitCode::from(status_of(&outcome)));
     }
-    Ok(match outcome {
-        Outcome::Serves { .. } => ExitCode::SUCCESS,
-        Outcome::InTheWay { .. } => ExitCode::from(IN_THE_WAY),
-        Outcome::Refused { .. } => ExitCode::from(REFUSED),
-    })
+    status(&outcome, tell(&outcome, json)).map(ExitCode::from)
 }
 
-fn tell(outcome: &Outcome) -> Result<()> {
+/// How it came out, whether or not anybody has read it.
+fn status(outcome: &Outcome, told: Result<()>) -> Result<u8> {
+    unless_closed(told).map(|()| status_of(outcome))
+}
+
+fn status_of(outcome: &Outcome) -> u8 {
     match outcome {
+        Outcome::Serves { .. } => 0,
+        Outcome::InTheWay { .. } => IN_THE_WAY,
+        Outcome::Refused { .. } => REFUSED,
+    }
+}
+
+fn tell(outcome: &Outcome, json: bool) -> Result<()> {
+    match outcome {
+        _ if json => outln!("{}", serde_json::to_string(outcome)?),
         Outcome::Serves { what, .. } => outln!("{what}"),
         Outcome::InTheWay { obstacles } => {
             eprintln!("nothing is changed:");
@@ -201,6 +209,9 @@ mod tests {
             line(Serving::C, &in_the_way),
             "the C driver in amdgpu serves /dev/kfd: one; two"
         );
+        let gone = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let status = status(&in_the_way, Err(gone.into()));
+        assert_eq!(status.ok(), Some(IN_THE_WAY), "nobody has read it");
         let refused = Outcome::Refused {
             why: "No such device".into(),
             hint: None,

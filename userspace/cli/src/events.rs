@@ -18,7 +18,7 @@ pub struct Events {
     #[arg(long)]
     all: bool,
     /// End after so many seconds.
-    #[arg(long)]
+    #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 }
 
@@ -72,7 +72,12 @@ impl Events {
             .collect();
         let wanted: Vec<_> = self.only.iter().map(|name| name.to_uppercase()).collect();
         for name in &wanted {
-            let names: Vec<_> = known.iter().map(|(name, _)| name.to_lowercase()).collect();
+            let names = known.iter().map(|(name, _)| name.to_lowercase());
+            let names: Vec<_> = names.filter(|name| name != "all_process").collect();
+            ensure!(
+                name != ALL_PROCESS,
+                "all_process is no event, but those of all processes: that is --all"
+            );
             ensure!(
                 known.iter().any(|(known, _)| known == name),
                 "no event is called {name}; there are: {}",
@@ -88,9 +93,24 @@ impl Events {
     }
 }
 
+/// A time that ends.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    seconds.ok_or_else(|| format!("{text:?} is no number of seconds such as 1.5"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_has_an_end() {
+        assert_eq!((seconds("1.5"), seconds("0")), (Ok(1.5), Ok(0.0)));
+        for text in ["nan", "inf", "-1", "soon", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn events_are_chosen_by_name() {
@@ -108,6 +128,8 @@ mod tests {
             ]
         );
         assert!(events(&["nothing"], false).numbers().is_err());
+        assert!(events(&["all_process"], false).numbers().is_err());
+        assert!(events(&["vmfault", "all_process"], true).numbers().is_err());
         let all = events(&[], false).numbers().expect("all are known");
         assert!(!all.contains(&kfd_uapi::KFD_SMI_EVENT_ALL_PROCESS));
         assert!(all.len() >= 13);

@@ -19,6 +19,14 @@ macro_rules! outln {
     };
 }
 
+/// What printing came to, where the result matters to more than the reader, who may leave.
+pub fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
+    printed.or_else(|error| match is_closed(&error) {
+        true => Ok(()),
+        false => Err(error),
+    })
+}
+
 /// Whether `error` only says that the reader of our output is gone.
 pub fn is_closed(error: &anyhow::Error) -> bool {
     let is_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
@@ -35,8 +43,9 @@ mod tests {
     fn a_closed_pipe_is_told_from_other_errors() {
         let closed = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(is_closed(&closed.context("standard output")));
-        assert!(!is_closed(
-            &io::Error::from(io::ErrorKind::StorageFull).into()
-        ));
+        let full = || anyhow::Error::from(io::Error::from(io::ErrorKind::StorageFull));
+        assert!(!is_closed(&full()) && unless_closed(Err(full())).is_err());
+        let closed = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(unless_closed(Err(closed.into())).is_ok());
     }
 }

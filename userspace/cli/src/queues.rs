@@ -87,19 +87,29 @@ impl Queue {
     /// How many of its units wait in the ring or run, and how many there is room for.
     pub fn fill(&self) -> Option<(u64, u64)> {
         let capacity = self.ring_size / self.kind.unit();
-        let waiting = self.write_index?.checked_sub(self.read_index?)?;
-        Some((waiting.min(capacity), capacity))
+        Some((self.waiting()?.min(capacity), capacity))
+    }
+
+    /// By how much the producer is ahead, as far as it says; `None` where it is behind.
+    pub fn waiting(&self) -> Option<u64> {
+        let (write, read) = (self.write_index?, self.read_index?);
+        match self.kind {
+            // CAST: these count on from 2^32 - 1 to 0, and are less than half of that apart.
+            Kind::Pm4 => u64::try_from((write as u32).wrapping_sub(read as u32) as i32).ok(),
+            _ => write.checked_sub(read),
+        }
     }
 
     /// Reads both indices from the process's memory.
     fn look(&mut self, memory: &Memory) {
         let read = |address: Option<u64>| memory.u64(address.filter(|address| *address != 0)?);
-        self.read_index = read(self.read_pointer);
-        self.write_index = read(self.write_pointer);
-        // CAST: a PM4 queue's indices are 32 bits and count on beyond the ring.
-        if self.kind == Kind::Pm4 {
-            self.read_index = self.read_index.map(|index| index & 0xffff_ffff);
-        }
+        // A PM4 queue's indices are 32 bits and count on beyond the ring.
+        let mask = match self.kind {
+            Kind::Pm4 => 0xffff_ffff,
+            _ => u64::MAX,
+        };
+        self.read_index = read(self.read_pointer).map(|index| index & mask);
+        self.write_index = read(self.write_pointer).map(|index| index & mask);
     }
 }
 
@@ -304,5 +314,28 @@ write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
         // The GPU may read on between our two looks.
         queue.read_index = Some(10);
         assert_eq!(queue.fill(), None);
+        queue.write_index = Some(u64::MAX);
+        assert_eq!(queue.fill(), Some((16384, 16384)));
+    }
+
+    #[test]
+    fn indices_of_32_bits_come_round() {
+        let mut queue = parse(FILE)[0].queues[0].clone();
+        let indices = [0xffff_fff0u64, 0x1_0000_0004];
+        let at = indices.as_ptr() as u64;
+        (queue.read_pointer, queue.write_pointer) = (Some(at), Some(at + 8));
+        queue.kind = Kind::Pm4;
+        queue.look(&Memory::of(std::process::id()));
+        assert_eq!(
+            (queue.read_index, queue.write_index),
+            (Some(0xffff_fff0), Some(4))
+        );
+        assert_eq!(
+            (queue.waiting(), queue.fill()),
+            (Some(20), Some((20, 1 << 18)))
+        );
+        (queue.read_pointer, queue.write_pointer) = (Some(at + 8), Some(at));
+        queue.look(&Memory::of(std::process::id()));
+        assert_eq!(queue.fill(), None, "the GPU has read on between our looks");
     }
 }

@@ -103,10 +103,16 @@ pub fn packets(queue: &Queue, memory: &Memory, last: usize) -> Result<Vec<Packet
     memory
         .read(ring, &mut bytes)
         .with_context(|| format!("the ring at {ring:#x} can't be read"))?;
+    let write = match queue.kind {
+        Kind::Aql => write,
+        // Nobody writes more of these than there is room for; nor need the last index be larger.
+        _ => read.saturating_add(queue.fill().map_or(0, |(waiting, _)| waiting)),
+    };
     Ok(decode(queue.kind, &bytes, read, write, last))
 }
 
-/// The packets of a ring with these indices: the last of those that are done, and all that are not.
+/// The packets of a ring with these indices, which may be anything, since they come out of another
+/// program's memory: the last of those that are done, and all that are not.
 fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Packet> {
     let unit = kind.unit();
     let capacity = ring.len() as u64 / unit;
@@ -124,7 +130,7 @@ fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Pa
     while index < write && (packets.len() as u64) < 2 * capacity {
         let at = (index % capacity * unit) as usize;
         // A packet may go on at the ring's start.
-        let room = ((write - index) * unit).min(ring.len() as u64) as usize;
+        let room = (write - index).saturating_mul(unit).min(ring.len() as u64) as usize;
         let rest: Vec<u8> = ring[at..]
             .iter()
             .chain(&ring[..at])
@@ -142,7 +148,7 @@ fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Pa
             name,
             fields,
         });
-        index += (size as u64 / unit).max(1);
+        index = index.saturating_add((size as u64 / unit).max(1));
     }
     let done = packets.iter().filter(|packet| packet.done).count();
     packets.split_off(done.saturating_sub(last))
@@ -186,6 +192,48 @@ mod tests {
         assert_eq!(packets.first().map(|packet| packet.index), Some(66));
         assert_eq!(packets.last().map(|packet| packet.index), Some(129));
         assert_eq!(packets.iter().filter(|packet| packet.done).count(), 34);
+    }
+
+    #[test]
+    fn indices_may_be_anything() {
+        let ring = vec![0xa5; 4096];
+        for kind in [Kind::Aql, Kind::Pm4, Kind::Sdma, Kind::Compute] {
+            for (read, write) in [(0, u64::MAX), (u64::MAX - 3, u64::MAX), (u64::MAX, 0)] {
+                let packets = decode(kind, &ring, read, write, 8);
+                let room = 2 * ring.len() as u64 / kind.unit();
+                assert!(
+                    packets.len() as u64 <= room,
+                    "{kind:?} {read:#x} {write:#x}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_waits_in_a_ring_whose_indices_came_round_is_shown() {
+        let ring: Vec<u32> = (0..1024).map(|_| 0x8000_0000).collect();
+        let queue = |read, write| Queue {
+            id: Some(0),
+            gpu_id: 1,
+            kind: Kind::Pm4,
+            ring: Some(ring.as_ptr() as u64),
+            ring_size: 4096,
+            read_pointer: None,
+            write_pointer: None,
+            doorbell: None,
+            priority: None,
+            runs: None,
+            read_index: Some(read),
+            write_index: Some(write),
+        };
+        let memory = Memory::of(std::process::id());
+        let waiting = |read, write| {
+            let packets = packets(&queue(read, write), &memory, 0).expect("our own memory");
+            packets.iter().filter(|packet| !packet.done).count()
+        };
+        assert_eq!(waiting(0xffff_fffe, 3), 5);
+        assert_eq!(waiting(7, 7), 0);
+        assert_eq!(waiting(9, 7), 0);
     }
 
     #[test]

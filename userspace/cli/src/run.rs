@@ -63,6 +63,30 @@ struct Report {
 }
 
 impl Report {
+    fn print(&self, json: bool) -> Result<()> {
+        match json {
+            true => outln!("{}", serde_json::to_string(self)?),
+            false => outln!("{}", self.text()),
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.wrong == 0,
+            "{}: {} of {} results are wrong",
+            self.name,
+            self.wrong,
+            self.elements
+        );
+        ensure!(
+            self.interrupts == u64::from(self.dispatches),
+            "{}: completion came without an interrupt",
+            self.name
+        );
+        Ok(())
+    }
+
     /// The report as text: the buffers, a line each, and a line of all else.
     fn text(&self) -> String {
         let mut text = String::new();
@@ -105,23 +129,10 @@ impl Run {
             "spin" => self.spin(&bench)?,
             _ => self.file(&bench)?,
         };
-        match json {
-            true => outln!("{}", serde_json::to_string(&report)?),
-            false => outln!("{}", report.text()),
-        }
-        ensure!(
-            report.wrong == 0,
-            "{}: {} of {} results are wrong",
-            report.name,
-            report.wrong,
-            report.elements
-        );
-        ensure!(
-            report.interrupts == u64::from(report.dispatches),
-            "{}: completion came without an interrupt",
-            report.name
-        );
-        Ok(())
+        let printed = report.print(json);
+        // Before what printing came to: a reader that leaves makes no result right.
+        report.check()?;
+        printed
     }
 
     fn vadd(&self, bench: &Bench) -> Result<Report> {
@@ -299,9 +310,13 @@ impl Run {
         for _ in 0..self.repeat {
             done.store(1);
             launch.submit(queue, &done)?;
-            last = done
-                .wait_interrupt(Duration::from_secs(self.timeout))
-                .with_context(|| format!("{name} on {}", bench.device))?;
+            let timeout = Duration::from_secs(self.timeout);
+            last = in_slices(
+                timeout,
+                |slice| done.wait_interrupt(slice),
+                || queue.check(),
+            )
+            .with_context(|| format!("{name} on {}", bench.device))?;
         }
         Ok(Report {
             name: name.to_owned(),
@@ -340,6 +355,28 @@ impl Bench {
 
     fn buffer(&self, words: usize) -> Result<Memory> {
         Ok(Memory::vram(&self.device, words * 4)?)
+    }
+}
+
+/// Waits as long as `timeout` with `wait`, which notices nothing but what it waits for, and looks
+/// with `check` now and then whether that can still come.
+fn in_slices<T>(
+    timeout: Duration,
+    wait: impl Fn(Duration) -> kfd_aql::Result<T>,
+    check: impl Fn() -> kfd_aql::Result<()>,
+) -> kfd_aql::Result<T> {
+    const SLICE: Duration = Duration::from_secs(1);
+    let mut left = timeout;
+    loop {
+        let slice = left.min(SLICE);
+        match wait(slice) {
+            Err(kfd_aql::Error::Timeout(_)) => check()?,
+            ended => return ended,
+        }
+        left -= slice;
+        if left.is_zero() {
+            return Err(kfd_aql::Error::Timeout(timeout));
+        }
     }
 }
 
@@ -406,6 +443,27 @@ mod tests {
         for text in ["1,2,3,4", "", "1,", "70000", "-1", "x"] {
             assert!(triple::<u16>(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wait_looks_for_what_ends_it() {
+        use kfd_aql::Error::{Lost, Timeout};
+        let waits = std::cell::Cell::new(0);
+        let never = |slice| {
+            waits.set(waits.get() + 1);
+            Err::<(), _>(Timeout(slice))
+        };
+        let timeout = Duration::from_millis(2500);
+        let ended = in_slices(timeout, never, || Ok(()));
+        assert!(
+            matches!(ended, Err(Timeout(all)) if all == timeout),
+            "{ended:?}"
+        );
+        assert_eq!(waits.replace(0), 3);
+        let lost = || if waits.get() == 2 { Err(Lost) } else { Ok(()) };
+        let ended = in_slices(Duration::MAX, never, lost);
+        assert!(matches!(ended, Err(Lost)), "{ended:?}");
+        assert!(in_slices(timeout, |_| Ok(()), || Err(Lost)).is_ok());
     }
 
     #[test]

@@ -138,7 +138,18 @@ impl Debugger {
 
     /// Raises `exceptions` to the process's runtime, as those of a GPU or a queue; `RUNTIME` lets a
     /// process go on that waits in [`Kfd::enable_runtime`] for its debugger.
-    pub fn send(&self, exceptions: Exceptions, gpu_id: u32, queue_id: u32) -> Result<()> {
+    ///
+    /// # Safety
+    /// The kernel sets the bits of a queue's exceptions in the debugged process's memory, which may
+    /// be this one's, wherever the queue's save area says, whether or not there is a runtime: see
+    /// [`Kfd::enable_runtime`]. So that must be where nobody believes anything to be their own.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn of(debugger: &kfd::Debugger, queue: &kfd::Queue) -> kfd::Result<()> {
+    /// debugger.send(kfd::Exceptions::WAVE_TRAP, 0, queue.id())
+    /// # }
+    /// ```
+    pub unsafe fn send(&self, exceptions: Exceptions, gpu_id: u32, queue_id: u32) -> Result<()> {
         let send_runtime_event = uapi::kfd_ioctl_dbg_trap_send_runtime_event_args {
             exception_mask: exceptions.bits(),
             gpu_id,
@@ -396,7 +407,7 @@ impl Debugger {
         Ok(ids.into_iter().map(QueueReport::of).collect())
     }
 
-    /// An operation without pointers.
+    /// An operation without pointers, or one for whose effect the caller's caller answers.
     fn plain(&self, op: u32, operation: &mut Operation) -> Result<()> {
         // SAFETY: the callers' operations hold no pointer.
         unsafe { trap(&self.kfd, self.pid, op, operation).map(drop) }

@@ -170,7 +170,21 @@ impl Kfd {
     /// the trap temporaries of waves. Dropping what is returned takes it back.
     ///
     /// EBUSY when queues exist already, EEXIST when it was done before.
-    pub fn enable_runtime(self: &Arc<Self>, r_debug: u64, ttmp: bool) -> Result<Runtime> {
+    ///
+    /// # Safety
+    /// From then on, and until what is returned is dropped, the kernel sets bits wherever in this
+    /// process a queue's save area says (`err_payload_addr` of `kfd_context_save_area_header`),
+    /// when the queue has an exception: a trap, or a packet that the GPU does not take.
+    /// [`crate::Queue::save_area`] writes there, and so do waves. So it says 0, or an address where
+    /// Rust believes nothing to be its own, whenever a queue of the process has an exception; and
+    /// no kernel runs that writes there.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn of(kfd: &std::sync::Arc<kfd::Kfd>) -> kfd::Result<kfd::Runtime> {
+    /// kfd.enable_runtime(0x1000, false)
+    /// # }
+    /// ```
+    pub unsafe fn enable_runtime(self: &Arc<Self>, r_debug: u64, ttmp: bool) -> Result<Runtime> {
         let ttmp = if ttmp {
             uapi::KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK
         } else {
@@ -182,7 +196,7 @@ impl Kfd {
             ..Default::default()
         };
         // SAFETY: the kernel only hands `r_debug` on to debuggers, which read it as the process's
-        // memory.
+        // memory. The caller answers for what queues' save areas say.
         unsafe { call(self.as_ref(), || "the runtime".into(), &mut args)? };
         Ok(Runtime(self.clone()))
     }

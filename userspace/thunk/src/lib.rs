@@ -17,7 +17,8 @@
 //!
 //! Kernels write where their addresses point. As long as only [`Memory`] and [`Managed`] are there
 //! for GPUs that is memory which Rust reads and writes by atomic accesses. What shows GPUs any
-//! other memory of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
+//! other memory of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`]; and so is what
+//! has the kernel write where a wave may say: [`Kfd::enable_runtime`], [`Debugger::send`].
 
 mod buffer;
 mod checkpoint;
@@ -27,6 +28,7 @@ mod error;
 mod event;
 mod ioctl;
 mod memory;
+mod owner;
 mod profiler;
 mod queue;
 mod range;

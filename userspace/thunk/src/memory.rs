@@ -273,7 +273,8 @@ impl Memory {
     /// its size is never seen in part.
     ///
     /// # Panics
-    /// When they don't fit, `offset` is not aligned for `T`, or the CPU does not see the buffer.
+    /// When they don't fit, `offset` is not aligned for `T`, or the CPU does not see the buffer;
+    /// and in a child of `fork`.
     ///
     /// No GPU may see in part what has values that Rust does not know, or bytes that are none's:
     ///
@@ -294,7 +295,7 @@ impl Memory {
     ///
     /// # Panics
     /// When there are not so many, `offset` is not aligned for `T`, or the CPU does not see the
-    /// buffer.
+    /// buffer; and in a child of `fork`.
     ///
     /// ```compile_fail,E0277
     /// # fn of(memory: &kfd::Memory) -> bool {

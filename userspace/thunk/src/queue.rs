@@ -3,6 +3,7 @@
 //! [`Queue`]: a ring that a GPU reads, with the buffers it needs and the doorbell that wakes it.
 
 use crate::ioctl::call;
+use crate::owner::Owner;
 use crate::{Device, Error, Memory, Result};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
@@ -223,12 +224,22 @@ impl Queue {
         unsafe { call(self.device.kfd().as_ref(), named, args) }
     }
 
-    /// The doorbell: a 64-bit register that takes one store of 8 bytes, valid as long as the queue.
+    /// Whether it was created in this process, and not in one that has forked this one: the child
+    /// has neither the queue nor its doorbell.
+    pub fn is_own(&self) -> bool {
+        self.doorbells.owner.is_here()
+    }
+
+    /// The doorbell: a 64-bit register that takes one store of 8 bytes, valid as long as the queue,
+    /// in the process that has created it.
     pub fn doorbell(&self) -> NonNull<u64> {
         self.doorbells.at(self.doorbell)
     }
 
     /// Tells the GPU how far the ring is filled, after all that was written before.
+    ///
+    /// # Panics
+    /// In a child of `fork`.
     pub fn ring_doorbell(&self, value: u64) {
         self.doorbells.write(self.doorbell, value);
     }
@@ -295,9 +306,12 @@ fn context_area(
     Ok(area)
 }
 
-/// This process's doorbells on one GPU.
+/// This process's doorbells on one GPU. A child of `fork` does nothing with them.
 #[derive(Debug)]
-struct Doorbells(NonNull<c_void>);
+struct Doorbells {
+    base: NonNull<c_void>,
+    owner: Owner,
+}
 
 impl Doorbells {
     fn map(device: &Device, offset: u64) -> Result<Self> {
@@ -315,12 +329,17 @@ impl Doorbells {
         }
         .map_err(Error::of("mmap", format!("doorbells of {device}")))?;
         // A mapping is never at address 0 here: no MAP_FIXED.
-        NonNull::new(base)
-            .map(Self)
-            .ok_or_else(|| Error::Invalid("doorbells at address 0".into()))
+        let base = NonNull::new(base);
+        let base = base.ok_or_else(|| Error::Invalid("doorbells at address 0".into()))?;
+        let owner = Owner::here();
+        Ok(Self { base, owner })
     }
 
     fn write(&self, offset: usize, value: u64) {
+        assert!(
+            self.owner.is_here(),
+            "this process has only inherited the queue"
+        );
         // What the GPU will read must be visible before the doorbell is.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
         // SAFETY: within the mapping.
@@ -330,7 +349,7 @@ impl Doorbells {
     fn at(&self, offset: usize) -> NonNull<u64> {
         // SAFETY: the offset is below the slice's size and a multiple of 8 (the kernel hands out
         // whole doorbells).
-        unsafe { self.0.byte_add(offset & !7).cast() }
+        unsafe { self.base.byte_add(offset & !7).cast() }
     }
 }
 
@@ -341,8 +360,10 @@ unsafe impl Sync for Doorbells {}
 
 impl Drop for Doorbells {
     fn drop(&mut self) {
-        // SAFETY: the mapping belongs to this value.
-        let _ = unsafe { munmap(self.0.as_ptr(), DOORBELL_SLICE) };
+        if self.owner.is_here() {
+            // SAFETY: the mapping belongs to this value.
+            let _ = unsafe { munmap(self.base.as_ptr(), DOORBELL_SLICE) };
+        }
     }
 }
 

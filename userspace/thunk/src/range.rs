@@ -3,6 +3,7 @@
 //! [`Range`]: addresses of this process's, and memory behind them that is read and written by
 //! relaxed atomic accesses only.
 
+use crate::owner::Owner;
 use crate::{Error, Plain, Result};
 use rustix::mm::{mmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -18,7 +19,8 @@ pub(crate) fn page() -> usize {
     rustix::param::page_size()
 }
 
-/// A range of this process's addresses, given back when dropped.
+/// A range of this process's addresses, given back when dropped. A child of `fork` does nothing
+/// with it.
 #[derive(Debug)]
 pub(crate) struct Range {
     base: NonNull<c_void>,
@@ -27,6 +29,7 @@ pub(crate) struct Range {
     align: usize,
     /// Whether there is memory that can be read and written.
     backed: bool,
+    owner: Owner,
 }
 
 // SAFETY: the mapping belongs to the value; all access is atomic or through raw pointers.
@@ -50,6 +53,7 @@ impl Range {
             size,
             align,
             backed: false,
+            owner: Owner::here(),
         })
     }
 
@@ -127,6 +131,10 @@ impl Range {
         assert!(
             self.backed,
             "the CPU does not see this buffer: it is not PUBLIC"
+        );
+        assert!(
+            self.owner.is_here(),
+            "this process has only inherited the buffer"
         );
         let bytes = count
             .checked_mul(size_of::<T>())
@@ -213,8 +221,10 @@ unsafe fn load(from: *mut u8, bytes: &mut [u8]) {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: the range belongs to this value; its users are gone with it.
-        unsafe { sys::release(self.base, self.size, self.align) };
+        if self.owner.is_here() {
+            // SAFETY: the range belongs to this value; its users are gone with it.
+            unsafe { sys::release(self.base, self.size, self.align) };
+        }
     }
 }
 
@@ -301,6 +311,8 @@ mod sys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::tests::in_a_child;
+    use rustix::mm::{mmap_anonymous, msync, MsyncFlags};
 
     const PAGE: usize = 4096;
 
@@ -353,6 +365,34 @@ mod tests {
                 );
             }
         });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn a_child_gives_back_nothing() {
+        let mut range = Range::reserve(PAGE).expect("addresses");
+        range.back_with_memory().expect("memory");
+        let (access, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+        assert!(in_a_child(move || {
+            // What the child has there is the first mapping of its own that fits.
+            let (base, flags) = (range.base.as_ptr(), flags | MapFlags::FIXED_NOREPLACE);
+            // SAFETY: it replaces nothing.
+            let own = unsafe { mmap_anonymous(base, PAGE, access, flags) };
+            drop(range);
+            // SAFETY: a mapping, or nothing that anybody has.
+            own == Ok(base) && unsafe { msync(base, PAGE, MsyncFlags::ASYNC) }.is_ok()
+        }));
+    }
+
+    #[test]
+    #[should_panic(expected = "only inherited")]
+    fn what_is_another_processes_is_not_written() {
+        let mut range = Range::reserve(PAGE).expect("addresses");
+        range.back_with_memory().expect("memory");
+        let owner = std::mem::replace(&mut range.owner, Owner::elsewhere());
+        let written = std::panic::catch_unwind(|| range.write(0, &[1u32]));
+        range.owner = owner;
+        written.unwrap_or_else(|why| std::panic::resume_unwind(why));
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub struct SvmAttribute {
     pub value: u32,
 }
 
+/// The most attributes of a call: a request has 14 bits for its size.
+const MOST_ATTRIBUTES: usize = (REQUEST_SIZE as usize - 24) / size_of::<SvmAttribute>();
+const REQUEST_SIZE: u32 = 0x3fff;
+
 /// The struct with attributes behind it, whose number is in the request's size.
 struct Call {
     request: u32,
@@ -50,7 +54,7 @@ unsafe impl Ioctl for &mut Call {
 impl Kfd {
     /// Sets attributes of the pages of `size` bytes from address `start` on, both multiples of
     /// 4096. EPERM where the driver has no shared virtual memory, EFAULT where not all is mapped,
-    /// EADDRINUSE where a buffer of the KFD's is.
+    /// EADDRINUSE where a buffer of the KFD's is. `Invalid`: more than 2044 attributes.
     ///
     /// # Safety
     /// `KFD_IOCTL_SVM_ATTR_ACCESS` and `_ACCESS_IN_PLACE` let all waves of this process read and
@@ -77,6 +81,7 @@ impl Kfd {
     }
 
     /// Asks for attributes of the pages from `start` on: the values of those whose types are given.
+    /// `Invalid`: more than 2044.
     pub fn svm_attributes(
         &self,
         start: u64,
@@ -87,7 +92,7 @@ impl Kfd {
     }
 
     fn svm(&self, op: u32, start: u64, size: u64, attributes: &mut [SvmAttribute]) -> Result<()> {
-        let mut call = call(op, start, size, attributes);
+        let mut call = call(op, start, size, attributes)?;
         let object = || format!("memory {start:#x} to {:#x}", start.saturating_add(size));
         loop {
             // SAFETY: the request is SVM's, with the size of what it points to; addresses in it are
@@ -258,7 +263,7 @@ impl Managed {
     /// Copies `values` to byte `offset`. Pages that are in a GPU's memory come back for it.
     ///
     /// # Panics
-    /// When they don't fit, or `offset` is not aligned for `T`.
+    /// When they don't fit, or `offset` is not aligned for `T`; and in a child of `fork`.
     pub fn write<T: Plain>(&self, offset: usize, values: &[T]) {
         self.range.write(offset, values);
     }
@@ -266,7 +271,7 @@ impl Managed {
     /// Copies `count` values from byte `offset`. Pages that are in a GPU's memory come back for it.
     ///
     /// # Panics
-    /// When there are not so many, or `offset` is not aligned for `T`.
+    /// When there are not so many, or `offset` is not aligned for `T`; and in a child of `fork`.
     pub fn read<T: Plain>(&self, offset: usize, count: usize) -> Vec<T> {
         self.range.read(offset, count)
     }
@@ -283,7 +288,13 @@ impl std::fmt::Display for Managed {
     }
 }
 
-fn call(op: u32, start: u64, size: u64, attributes: &[SvmAttribute]) -> Call {
+fn call(op: u32, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<Call> {
+    if attributes.len() > MOST_ATTRIBUTES {
+        return Err(Error::Invalid(format!(
+            "{} attributes: a call has room for {MOST_ATTRIBUTES}",
+            attributes.len()
+        )));
+    }
     let mut words = vec![start, size, u64::from(op) | (attributes.len() as u64) << 32];
     words.extend(
         attributes
@@ -291,10 +302,10 @@ fn call(op: u32, start: u64, size: u64, attributes: &[SvmAttribute]) -> Call {
             .map(|attribute| u64::from(attribute.type_) | u64::from(attribute.value) << 32),
     );
     let bytes = (words.len() * 8) as u32;
-    Call {
-        request: uapi::IOC_SVM & !(0x3fff << 16) | bytes << 16,
+    Ok(Call {
+        request: uapi::IOC_SVM & !(REQUEST_SIZE << 16) | bytes << 16,
         words,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -311,11 +322,23 @@ mod tests {
     fn the_struct_is_laid_out_as_in_the_header() {
         use std::mem::offset_of;
         let attribute = SvmAttribute { type_: 5, value: 3 };
-        let call = call(1, 0x1000, 0x2000, &[attribute]);
+        let call = call(1, 0x1000, 0x2000, &[attribute]).expect("it is one");
         assert_eq!(call.words, [0x1000, 0x2000, 1 | 1 << 32, 5 | 3 << 32]);
         assert_eq!(call.request >> 16 & 0x3fff, 32);
         assert_eq!(offset_of!(uapi::kfd_ioctl_svm_args, op), 16);
         assert_eq!(offset_of!(uapi::kfd_ioctl_svm_args, nattr), 20);
         assert_eq!(size_of::<uapi::kfd_ioctl_svm_args>(), 24);
+    }
+
+    #[test]
+    fn a_request_that_has_no_room_for_its_size_is_not_made() {
+        let of = |count| call(1, 0x1000, 0x1000, &vec![SvmAttribute::default(); count]);
+        let most = of(2044).expect("they fit");
+        assert_eq!(most.request >> 16 & 0x3fff, 24 + 2044 * 8);
+        assert_eq!(
+            most.request & !(0x3fff << 16),
+            uapi::IOC_SVM & !(0x3fff << 16)
+        );
+        assert!(matches!(of(2045), Err(Error::Invalid(_))));
     }
 }

@@ -8,7 +8,7 @@ use super::stage::{Answer, Stage};
 use super::Report;
 use crate::bench::name;
 use crate::kill::counters;
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,6 +31,7 @@ pub struct Known {
 fn counts() -> Result<Counts> {
     let mut all = counters()?;
     all.retain(|name, _| !name.contains("mem_info"));
+    ensure!(!all.is_empty(), "the driver that serves counts nothing");
     Ok(all)
 }
 

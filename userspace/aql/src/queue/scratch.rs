@@ -79,7 +79,8 @@ impl Scratch {
 }
 
 impl Size {
-    /// For `bytes` of each work-item: whole units for a wave, and all waves that can have scratch.
+    /// For `bytes` of each work-item: whole units for a wave, and all waves that can have scratch,
+    /// as far as the resource's NUM_RECORDS, 32 bits of bytes, reaches to the last of them.
     fn of(node: &Node, bytes: u32) -> Result<Self> {
         let most = (MOST_UNITS * WAVE_UNIT / LANES) as u32;
         if bytes > most {
@@ -87,8 +88,10 @@ impl Size {
         }
         let lane_bytes = bytes.next_multiple_of((WAVE_UNIT / LANES) as u32);
         let units = node.compute_units() / node.xccs() * node.property("max_slots_scratch_cu");
-        let waves = units.clamp(1, MOST_WAVES);
-        let bytes = waves * u64::from(lane_bytes) * LANES;
+        let wave_bytes = u64::from(lane_bytes) * LANES;
+        let reached = u64::from(u32::MAX) / wave_bytes.max(1);
+        let waves = units.min(reached).clamp(1, MOST_WAVES);
+        let bytes = waves * wave_bytes;
         Ok(Self {
             lane_bytes,
             waves,
@@ -133,6 +136,22 @@ mod tests {
                 bytes: 640 * 2048
             }
         );
+    }
+
+    #[test]
+    fn every_byte_is_within_the_resource() {
+        let mi250 = [
+            ("simd_count", 440),
+            ("simd_per_cu", 4),
+            ("num_xcc", 1),
+            ("max_slots_scratch_cu", 32),
+        ];
+        let of = |bytes| Size::of(&node(&mi250), bytes).expect("it can be had");
+        assert_eq!(of(16_000).waves, 3520, "all of them: 3.4 GiB");
+        let size = of(20_000);
+        assert!(u32::try_from(size.bytes).is_ok(), "{} bytes", size.bytes);
+        assert_eq!((size.waves, size.bytes), (3355, 3355 * 20_000 * 64));
+        assert!(u32::try_from(of(131_056).bytes).is_ok());
     }
 
     #[test]

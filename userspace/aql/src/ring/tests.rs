@@ -152,6 +152,33 @@ fn a_consumer_that_takes_nothing_loses_the_ring() {
     // Its place stays empty, so nobody gets one behind it, whatever the consumer does now.
     while fake.take().is_some() {}
     assert!(matches!(ring.submit(&marked(0, 65)), Err(Error::Lost)));
+    assert_eq!(ring.try_submit(&marked(0, 65)), None);
+}
+
+#[test]
+fn what_there_is_no_room_for_in_time_is_not_there() {
+    let (fake, ring) = Fake::new(64);
+    for sequence in 0..63 {
+        assert!(ring.submit(&marked(0, sequence)).is_ok());
+    }
+    let three = [63, 64, 65].map(|sequence| marked(0, sequence));
+    let try_once = || ring.submit_by(&three, Deadline::after(Duration::from_millis(150)));
+    std::thread::scope(|scope| {
+        // One that takes something all the while is no reason to wait for longer.
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(fake.take().is_some());
+        });
+        let start = Instant::now();
+        assert!(matches!(try_once(), Err(Error::Timeout(_))));
+        assert!(start.elapsed() < Duration::from_secs(10));
+    });
+    assert_eq!(ring.indices(), (63, 1));
+    assert!(fake.take().is_some());
+    assert_eq!(try_once().ok(), Some(65));
+    assert_eq!(fake.doorbell.load(Ordering::Relaxed), 65);
+    ring.lose();
+    assert!(matches!(try_once(), Err(Error::Lost)));
 }
 
 #[test]
@@ -304,9 +331,14 @@ mod model {
             self.write.fetch_add(count, order)
         }
 
-        fn take_if(&self, index: u64, order: Ordering) -> std::result::Result<u64, u64> {
+        fn take_if(
+            &self,
+            index: u64,
+            count: u64,
+            order: Ordering,
+        ) -> std::result::Result<u64, u64> {
             self.write
-                .compare_exchange_weak(index, index + 1, order, order)
+                .compare_exchange_weak(index, index + count, order, order)
         }
 
         fn written(&self, order: Ordering) -> u64 {
@@ -363,7 +395,7 @@ mod model {
             let producers: Vec<_> = (2..=3)
                 .map(|body| {
                     let model = model.clone();
-                    thread::spawn(move || try_submit(&*model, &packet(body)).map(|_| body))
+                    thread::spawn(move || try_submit(&*model, &[packet(body)]).map(|_| body))
                 })
                 .collect();
             assert_eq!(model.consume(), 1);
@@ -414,6 +446,28 @@ mod model {
         });
     }
 
+    /// What does not wait has room for all of it or puts in nothing.
+    #[test]
+    fn two_places_are_taken_together() {
+        check(|| {
+            let model = Model::new(2);
+            let pair = {
+                let model = model.clone();
+                thread::spawn(move || try_submit(&*model, &[packet(1), packet(2)]))
+            };
+            let single = try_submit(&*model, &[packet(9)]);
+            let pair = pair.join().expect("no panic");
+            assert!(single.is_some() != pair.is_some(), "{single:?}, {pair:?}");
+            let got = match single {
+                Some(_) => vec![model.consume()],
+                None => vec![model.consume(), model.consume()],
+            };
+            assert!(got == [9] || got == [1, 2], "{got:?}");
+            let taken = model.write.load(Ordering::Relaxed);
+            assert_eq!(taken, got.len() as u64);
+        });
+    }
+
     /// What does not wait takes a place or none, never half of one.
     #[test]
     fn a_place_is_taken_once() {
@@ -421,9 +475,9 @@ mod model {
             let model = Model::new(1);
             let other = {
                 let model = model.clone();
-                thread::spawn(move || try_submit(&*model, &packet(1)))
+                thread::spawn(move || try_submit(&*model, &[packet(1)]))
             };
-            let mine = try_submit(&*model, &packet(2));
+            let mine = try_submit(&*model, &[packet(2)]);
             let theirs = other.join().expect("no panic");
             let taken = [mine, theirs].iter().flatten().count() as u64;
             assert_eq!(model.write.load(Ordering::Relaxed), taken);

@@ -46,7 +46,7 @@ fn copies(gpu: &Gpu) -> Result<()> {
     let (filled, copied) = (gpu.signals.signal(1)?, gpu.signals.signal(1)?);
     queue.fill(hidden.address(), 0x600d_f00d, BYTES as u64, &filled)?;
     queue.copy(hidden.address(), shown.address(), BYTES as u64, &copied)?;
-    copied.wait(PATIENCE)?;
+    queue.wait(&copied, PATIENCE)?;
     ensure!(filled.load() == 0, "the copy is done before the fill");
     let words = shown.read::<u32>(0, BYTES / 4);
     let wrong = words.iter().filter(|word| **word != 0x600d_f00d).count();

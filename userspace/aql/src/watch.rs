@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! [`Watch`]: what puts an end to the work of a process's queues, and waiting that ends with it.
+
+use crate::signal::Deadline;
+use crate::{Error, Result, Signal};
+use kfd::{Device, Faults, Resets, Woken};
+use std::sync::Arc;
+
+/// Resets and faults from the making of this on. Whoever waits for what a queue was given has one
+/// that was made before the queue.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    resets: Resets,
+    faults: Faults,
+}
+
+impl Watch {
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            resets: Resets::watch(device)?,
+            faults: Faults::watch(device)?,
+        }))
+    }
+
+    /// Whether the GPUs go on taking packets, as far as resets go.
+    pub(crate) fn is_alive(&self) -> bool {
+        // What can't be asked any more is gone, too.
+        matches!(self.resets.look(), Ok(None))
+    }
+
+    /// As [`crate::Queue::check`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.resets.look()?.is_some() {
+            return Err(Error::Lost);
+        }
+        self.faults
+            .look()?
+            .map_or(Ok(()), |it| Err(Error::Fault(it)))
+    }
+
+    /// As [`crate::Queue::wait`].
+    pub(crate) fn wait(&self, done: &Signal, deadline: Deadline) -> Result<()> {
+        loop {
+            let (event, age) = (done.event(), done.event().age());
+            if done.load() <= 0 {
+                return Ok(());
+            }
+            let left = deadline.left();
+            match event.wait_or(age, &self.resets, &self.faults, left)? {
+                // What was done before that counts.
+                Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
+                Woken::Reset(_) => return Err(Error::Lost),
+                Woken::Fault(fault) => return Err(Error::Fault(fault)),
+                Woken::Event => {}
+                Woken::TimeIsOver => {}
+            }
+            if left.is_some_and(|left| left.is_zero()) && done.load() > 0 {
+                return Err(deadline.error());
+            }
+        }
+    }
+}
