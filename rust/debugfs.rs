@@ -50,6 +50,12 @@ static GAUGES: [(&str, &Gauge); 9] = [
     ("blocks", &svm::block::BLOCKS),
 ];
 
+/// Shows something of the driver.
+type Show = fn(&mut fmt::Formatter<'_>) -> fmt::Result;
+
+/// Shows something of a node.
+type ShowNode = fn(&NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result;
+
 /// Hangs the scheduler of the GPU whose decimal `gpu_id` is written. `EINVAL`: there is none.
 fn hang(reader: &mut UserSliceReader) -> Result {
     let mut text = [0u8; 16];
@@ -62,10 +68,7 @@ fn hang(reader: &mut UserSliceReader) -> Result {
 }
 
 /// Calls `show` for each node, after a line with its name.
-fn each_node(
-    f: &mut fmt::Formatter<'_>,
-    show: fn(&NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result,
-) -> fmt::Result {
+fn each_node(f: &mut fmt::Formatter<'_>, show: ShowNode) -> fmt::Result {
     let nodes = gpu::nodes().map_err(|_| fmt::Error)?;
     for node in nodes.iter() {
         writeln!(f, "GPU {:x}:", node.id().raw())?;
@@ -115,7 +118,7 @@ impl Debugfs {
     pub(crate) fn new() -> Result<Self> {
         let directory = Directory::new(c"amdkfd", None)?;
         let mut files = KVec::new();
-        let nodes: [(&CStr, fn(&NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result); 3] = [
+        let nodes: [(&CStr, ShowNode); 3] = [
             (c"rls", NodeQueues::show_run_list),
             (c"mqds", NodeQueues::show_descriptors),
             (c"hqds", NodeQueues::show_slots),
@@ -124,7 +127,7 @@ impl Debugfs {
             let file = directory.file(name, move |f| each_node(f, show))?;
             files.push(file, GFP_KERNEL)?;
         }
-        let others: [(&CStr, fn(&mut fmt::Formatter<'_>) -> fmt::Result); 4] = [
+        let others: [(&CStr, Show); 4] = [
             (c"counts", show_counts),
             (c"mem_limit", show_memory_limits),
             (c"queues", show_queues),

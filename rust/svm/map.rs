@@ -34,7 +34,8 @@ use crate::{
         Kgd,
         PageAccess,
         Tables,
-        TlbFlush, //
+        TlbFlush,
+        Vm, //
     },
     linux::{
         hmm::{
@@ -558,19 +559,9 @@ impl Svm {
         drop(tables);
         // A copy engine's own reset waits for it, and what comes now may wait for that engine.
         drop(awake);
-        // What was there before is translated no more when this is over. Without that there is
-        // nothing to be flushed but what amdgpu asks for: on GC 9.4.0 in a hive the L2 may have
-        // cached that there is nothing, and page tables may have moved. A reset forgets it anyway.
-        let flush = || {
-            let flushed = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
-            match seen.is_empty() {
-                true => Ok(()),
-                false => flushed,
-            }
-        };
         let shown = written
             .and_then(|()| vm.sync_pages())
-            .and_then(|()| flush());
+            .and_then(|()| forget_before(gpu, vm, !seen.is_empty()));
         if let Err(error) = shown {
             // Some of them are shown, perhaps: none is to be, before it is tried again.
             self.take(granule, run.pages, Reason::Other);
@@ -581,6 +572,17 @@ impl Svm {
             return Err(error);
         }
         Ok(true)
+    }
+}
+
+/// A GPU translates no more what was there before, if it `replaced` anything, when this returns. If
+/// not, there is nothing to be flushed but what amdgpu asks for: on GC 9.4.0 in a hive the L2 may
+/// have cached that there was nothing, and page tables may have moved. A reset forgets that anyway.
+fn forget_before(gpu: &Gpu, vm: &Vm, replaced: bool) -> Result {
+    let flushed = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
+    match replaced {
+        true => flushed,
+        false => Ok(()),
     }
 }
 
