@@ -396,7 +396,8 @@ fn shared(kfd: &Arc<Kfd>, bench: &Bench) -> Result<()> {
 fn fault(bench: &Bench, queue: &Arc<Queue>, signals: &Arc<Signals>) -> Result<()> {
     let [never, done, copied] = [signals.signal(1)?, signals.signal(1)?, signals.signal(1)?];
     let stream = Stream::new(&bench.device, signals, 0)?;
-    stream.queue().submit(BarrierAnd::on(&[never.address()])?)?;
+    let gated = Packet::from(BarrierAnd::on(&[never.address()])?);
+    stream.queue().submit(gated)?;
     let (marker, copies) = (stream.mark()?, CopyQueue::new(&bench.device)?);
     queue.check()?;
     let launch = bench.load()?;
@@ -407,6 +408,8 @@ fn fault(bench: &Bench, queue: &Arc<Queue>, signals: &Arc<Signals>) -> Result<()
     graph.add(&launch, &[])?;
     is_fault("a graph", graph.run(PATIENCE).map(drop))?;
     is_fault("a marker", marker.wait(PATIENCE))?;
+    while stream.queue().ring().try_submit(&gated).is_some() {}
+    is_fault("a full ring", stream.finish(PATIENCE))?;
     copies.copy(bench.from.address(), bench.to.address(), 4, &copied)?;
     is_fault("a copy", copies.wait(&copied, PATIENCE))?;
     launch.submit(queue, &done)?;

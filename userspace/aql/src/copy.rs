@@ -122,8 +122,12 @@ impl CopyQueue {
 
     /// Puts packets into the ring one after the other and rings the doorbell.
     fn submit(&self, packets: &[Vec<u32>]) -> Result<()> {
-        let alive = || self.watch.is_alive();
-        self.places.submit(self, packets, PATIENCE, alive)
+        if !self.queue.is_own() {
+            return Err(Error::Lost);
+        }
+        let alive = || self.watch.check().is_ok();
+        let put = self.places.submit(self, packets, PATIENCE, alive);
+        put.map_err(|error| self.watch.check().err().unwrap_or(error))
     }
 
     /// Sleeps until `done`, of something that this queue was given, is 0 or less; or until that can

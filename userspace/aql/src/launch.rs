@@ -155,6 +155,7 @@ impl Launch {
 
     /// Whether it can run on `queue`.
     pub(crate) fn check(&self, queue: &Queue) -> Result<()> {
+        queue.check_own()?;
         let (own, other) = (self.code.memory().device(), queue.device());
         if own.gpu_id() != other.gpu_id() {
             return Err(Error::Launch {

@@ -110,7 +110,7 @@ impl Queue {
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
         };
         let watched = watch.clone();
-        let producers = producers.watched(PATIENCE, move || watched.is_alive());
+        let producers = producers.watched(PATIENCE, move || watched.check().is_ok());
         Ok(Self {
             ring: producers,
             queue: Some(queue),
@@ -186,17 +186,24 @@ impl Queue {
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
     /// its index.
     ///
-    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute; or this
-    /// is a child of `fork`, which has not inherited the queue.
+    /// The ring is full, and `Fault`: a wave of the process touched memory that it may not; `Lost`:
+    /// the GPU was reset, or has taken nothing for a minute. `Lost` also in a child of `fork`, which
+    /// has not inherited the queue.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
         self.check_own()?;
-        self.ring.submit(&packet.into())
+        let put = self.ring.submit(&packet.into());
+        put.map_err(|error| self.why(error))
+    }
+
+    /// Why there is no room: the fault or the reset that was noticed, or `error` itself.
+    fn why(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
     }
 
     /// A child's doorbell may be anything.
     #[inline]
-    fn check_own(&self) -> Result<()> {
+    pub(crate) fn check_own(&self) -> Result<()> {
         match self.kfd_queue().is_own() {
             true => Ok(()),
             false => Err(Error::Lost),
@@ -208,7 +215,8 @@ impl Queue {
     pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<()> {
         self.check_own()?;
         for part in packets.chunks(self.ring.capacity() as usize) {
-            self.ring.submit_by(part, deadline)?;
+            let put = self.ring.submit_by(part, deadline);
+            put.map_err(|error| self.why(error))?;
         }
         Ok(())
     }

@@ -23,12 +23,6 @@ impl Watch {
         }))
     }
 
-    /// Whether the GPUs go on taking packets, as far as resets go.
-    pub(crate) fn is_alive(&self) -> bool {
-        // What can't be asked any more is gone, too.
-        matches!(self.resets.look(), Ok(None))
-    }
-
     /// As [`crate::Queue::check`].
     pub(crate) fn check(&self) -> Result<()> {
         if self.resets.look()?.is_some() {
