@@ -187,8 +187,8 @@ impl Queue {
     /// its index.
     ///
     /// The ring is full, and `Fault`: a wave of the process touched memory that it may not; `Lost`:
-    /// the GPU was reset, or has taken nothing for a minute. `Lost` also in a child of `fork`, which
-    /// has not inherited the queue.
+    /// the GPU was reset, or has taken nothing for a minute. `Lost` also in a child of `fork`,
+    /// which has not inherited the queue.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
         self.check_own()?;
