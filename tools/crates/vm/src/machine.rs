@@ -2,7 +2,7 @@
 //! The virtual machine as QEMU's command line: one q35 board that is the same for every run, so
 //! that a snapshot of it fits, and a free PCI Express port for each GPU that may come.
 
-use crate::args::{MachineArgs, Share};
+use crate::args::{Kernel, MachineArgs, Share};
 use crate::assets::{Assets, Key};
 use crate::net;
 use anyhow::Result;
@@ -26,6 +26,10 @@ const CPU: &str = "max,phys-bits=48";
 const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic sysrq_always_enabled \
                       random.trust_cpu=on tsc=reliable log_buf_len=32M";
 const APPEND_ICOUNT: &str = "iomem=relaxed nokaslr";
+/// Without the first KASAN says nothing after its first report. With five levels of page tables an
+/// interrupt that comes while the kernel identifies its CPU, whose features are unknown for a
+/// moment, is such a report: what it touches seems to lie outside of what has a shadow.
+const APPEND_KASAN: &str = "kasan_multi_shot no5lvl";
 
 /// What differs from run to run of the same machine.
 #[derive(Debug, Clone)]
@@ -143,10 +147,13 @@ impl Machine<'_> {
 
     fn kernel_command_line(&self) -> String {
         let icount = if self.args.icount { APPEND_ICOUNT } else { "" };
-        [APPEND, icount, &self.args.append]
-            .join(" ")
-            .trim()
-            .to_string()
+        let kasan = match self.args.kernel {
+            Kernel::Kasan => APPEND_KASAN,
+            _ => "",
+        };
+        let words = [APPEND, icount, kasan, &self.args.append];
+        let words = words.into_iter().filter(|words| !words.is_empty());
+        words.collect::<Vec<_>>().join(" ")
     }
 
     fn disks(&self) -> Vec<String> {
