@@ -73,7 +73,9 @@ impl kernel::Module for Amdkfd {
         Ok(Self {
             // From then on /dev/kfd may be open, and nothing may fail any more.
             _attachment: kgd2kfd::Attachment::new()?,
-            _debugfs: debugfs::Debugfs::new().ok(),
+            _debugfs: debugfs::Debugfs::new()
+                .inspect_err(|error| pr_warn!("not shown in debugfs: {error:?}\n"))
+                .ok(),
             _processes: processes,
             _remains: kgd::amdgpu::vram::Remains::new(),
         })

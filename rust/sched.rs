@@ -382,7 +382,7 @@ pub(crate) trait Scheduler: Send + Sync {
     fn take_reset(&self) -> Option<Pasid> {
         None
     }
-    /// Takes all queues off the hardware until called with `false`, as often as there are reasons.
+    /// Takes all queues off the hardware until called with `false` for each reason.
     fn pause(&self, why: Pause, pause: bool) -> Result;
     /// Leaves the hardware, which may go away or be reset then: queues come and go in memory only.
     /// During a reset the hardware is not touched. An error: it may still be at work; it is left

@@ -318,7 +318,7 @@ impl NodeQueues {
         &self.kgd
     }
 
-    /// Takes all queues off the hardware until called with `false`.
+    /// Takes all queues off the hardware until called with `false` for the same reason.
     pub(crate) fn pause(&self, why: Pause, pause: bool) -> Result {
         self.scheduler.pause(why, pause)
     }
