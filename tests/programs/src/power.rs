@@ -54,9 +54,12 @@ impl Power {
         let status = std::process::Command::new(std::env::current_exe()?)
             .args(["power", "--visit"])
             .status()?;
-        // The end of a process is not waited for, but it comes.
+        // The end of a process is not waited for, but it comes. amdgpu holds a reference for a
+        // moment when a render node is opened, is used or closes: the count that stays is meant.
         let begin = Instant::now();
-        while usage(&file)? != before + 1 && begin.elapsed() < Duration::from_secs(30) {
+        let mut unchanged = 0;
+        while unchanged < 10 && begin.elapsed() < Duration::from_secs(30) {
+            unchanged = if usage(&file)? == before + 1 { unchanged + 1 } else { 0 };
             std::thread::sleep(Duration::from_millis(20));
         }
         show(&format!("after a visitor ({status})"))
