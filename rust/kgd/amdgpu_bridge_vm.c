@@ -586,6 +586,17 @@ static bool is_seen_itself(struct amdgpu_device *adev, struct kgd_mem *mem)
 }
 
 /*
+ * Whether it is an import of another device's, whose pages that one's IOMMU domain has and this
+ * one's has not. kfd_mem_attach() takes it for doorbells or registers, which are SG BOs as well,
+ * and kfd_mem_dmamap_sg_bo() follows their list, which an import has not.
+ */
+static bool is_import_elsewhere(struct amdgpu_device *adev, struct kgd_mem *mem)
+{
+	return mem->bo->tbo.type == ttm_bo_type_sg && !mem->bo->tbo.sg &&
+	       !is_seen_itself(adev, mem);
+}
+
+/*
  * In the first mapping to a VM, kfd_mem_attach() locks the root and the buffer. If its wait for
  * either is interrupted, it forgets the one that it has, and always the list of both, a page.
  * Signals are blocked, but stops, freezers, io_uring and SIGKILL interrupt, too. The lock is found
@@ -604,6 +615,8 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 	/* To map it on another device it is exported at home. */
 	if (bridge_is_unplugged(bridge_home(mem)))
 		return -ENODEV;
+	if (is_import_elsewhere(adev, mem))
+		return -EINVAL;
 	/* Nobody detaches it meanwhile: the caller's table of buffers is locked. */
 	if (on_thread && !is_attached(vm, mem))
 		return map_first_on_thread(adev, vm, mem);
