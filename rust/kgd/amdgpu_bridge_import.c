@@ -125,7 +125,12 @@ static int import(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address,
 	if (IS_ERR(object))
 		return PTR_ERR(object);
 	bo = gem_to_amdgpu_bo(object);
-	ret = import_object(adev, vm, address, dmabuf, bo, out);
+	/* amdgpu_dma_buf_map() refuses what xGMI reaches, with a warning, and so each restore. */
+	if (drm_gem_is_imported(object) &&
+	    amdgpu_call(amdgpu_dmabuf_is_xgmi_accessible)(adev, bo))
+		ret = -EINVAL;
+	else
+		ret = import_object(adev, vm, address, dmabuf, bo, out);
 	if (ret)
 		amdgpu_call(amdgpu_bo_unref)(&bo);
 	return ret;

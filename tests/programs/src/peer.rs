@@ -126,7 +126,17 @@ fn one_way(user: &Gpu, owner: &Arc<Device>) -> Result<()> {
     theirs.memory.write(0, &back);
     copy(user, &copies, &theirs.memory, &own)?;
     println!("copied back: right {}", own.read::<u32>(0, WORDS) == back);
+    println!("imported: {}", import(user.device(), &theirs.memory)?);
     Ok(())
+}
+
+/// What IMPORT_DMABUF says of memory of another GPU of the hive, which is mapped without.
+fn import(device: &Arc<Device>, theirs: &Memory) -> Result<String> {
+    let file = theirs.export()?;
+    Ok(match Memory::import(device, file.as_fd()) {
+        Ok(_) => "done".into(),
+        Err(error) => error.to_string(),
+    })
 }
 
 fn copy(gpu: &Gpu, queue: &CopyQueue, from: &Memory, to: &Memory) -> Result<()> {
