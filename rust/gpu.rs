@@ -456,11 +456,33 @@ pub(crate) fn exists(id: GpuId) -> bool {
     NODES.lock().iter().any(|node| node.id == id)
 }
 
+/// The first node, in topology order, that is meant. Its device does not go before what is returned
+/// is dropped.
+pub(crate) fn find(is_meant: impl Fn(&Node) -> bool) -> Option<NodeUser> {
+    let nodes = NODES.lock();
+    let found = nodes.iter().find(|node| is_meant(node));
+    found.cloned().map(NodeUser::new)
+}
+
 /// The name of the node on partition `index` of a device.
 pub(crate) fn id_of(device: DeviceHandle, index: u32) -> Option<GpuId> {
     let nodes = NODES.lock();
     let mut found = nodes.iter().filter(|node| node.kgd().handle() == device);
     found.find(|node| node.index == index).map(|node| node.id)
+}
+
+/// The name of the node that memory of a device's is of: of its partition, or, where it is of none
+/// (negative), the first that may be used.
+pub(crate) fn id_of_memory(
+    device: DeviceHandle,
+    partition: i32,
+    may_use: impl Fn(&Node) -> bool,
+) -> Option<GpuId> {
+    if let Ok(index) = u32::try_from(partition) {
+        return id_of(device, index);
+    }
+    let usable = find(|node| node.kgd().handle() == device && may_use(node));
+    usable.map_or_else(|| id_of(device, 0), |node| Some(node.id))
 }
 
 /// Calls `act` with all nodes there are, in topology order. None comes or goes meanwhile.
@@ -578,6 +600,27 @@ mod tests {
         assert!(!exists(old.id()) && exists(new.id()));
         unregister(&[new.clone()]);
         assert!(!exists(new.id()));
+    }
+
+    #[test]
+    fn memory_of_no_partition_is_of_a_node_that_may_be_used() {
+        let gpu = Gpu::new(Fake::new().unwrap(), Gate::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let both = [0, 1].map(|index| {
+            let id = GpuId::new(index + 1).unwrap();
+            let node = Node::new(gpu.clone(), index, id, sink.clone()).unwrap();
+            register(node.clone()).unwrap();
+            node
+        });
+        let device = both[0].kgd().handle();
+        let raw = |partition, usable: &[u32]| {
+            let may_use = |node: &Node| usable.contains(&node.index());
+            id_of_memory(device, partition, may_use).map(|id| id.raw())
+        };
+        assert_eq!((raw(0, &[]), raw(1, &[]), raw(2, &[0, 1])), (Some(1), Some(2), None));
+        assert_eq!((raw(-1, &[0, 1]), raw(-1, &[1]), raw(-1, &[])), (Some(1), Some(2), Some(1)));
+        assert_eq!(gpu.users(), 0);
+        unregister(&both);
     }
 
     #[test]

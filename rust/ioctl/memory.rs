@@ -179,18 +179,18 @@ pub(super) fn get_available_memory(
     Ok(())
 }
 
-/// GET_DMABUF_INFO: of a graphics buffer, by any GPU that the caller may use.
+/// GET_DMABUF_INFO: of a graphics buffer, by any GPU that the caller may use. The GPU is let go of
+/// before user memory is written, which may wait for a program: its removal does not wait for that.
 pub(super) fn get_dmabuf_info(
     _call: &Call<'_>,
     args: &mut kfd_ioctl_get_dmabuf_info_args,
 ) -> Result {
-    let nodes = gpu::nodes()?;
-    let node = nodes
-        .iter()
-        .find(|node| topology::may_use(node))
-        .ok_or(EINVAL)?;
     // CAST: a file descriptor; the ABI has it unsigned.
-    let info = node.kgd().dmabuf_info(args.dmabuf_fd as i32)?;
+    let fd = args.dmabuf_fd as i32;
+    let info = gpu::find(topology::may_use)
+        .ok_or(EINVAL)?
+        .kgd()
+        .dmabuf_info(fd)?;
     let room = args.metadata_size;
     args.size = info.size;
     args.metadata_size = info.metadata_size;
@@ -199,9 +199,8 @@ pub(super) fn get_dmabuf_info(
     }
     args.flags = info.flags;
     let owner = info.device().ok_or(EINVAL)?;
-    // CAST: not negative.
-    let partition = info.partition.max(0) as u32;
-    args.gpu_id = gpu::id_of(owner, partition).ok_or(EINVAL)?.raw();
+    let id = gpu::id_of_memory(owner, info.partition, topology::may_use).ok_or(EINVAL)?;
+    args.gpu_id = id.raw();
     if args.metadata_ptr == 0 {
         return Ok(());
     }
