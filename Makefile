@@ -13,6 +13,8 @@ all: module tools userspace
 help:
 	@echo "KERNEL=SERIES   before or behind these: another kernel than the suite's newest"
 	@echo "make            build the module, the tools and userspace"
+	@echo "make module     amdkfd.ko alone (module-debug: for the debug kernel)"
+	@echo "make guest      what guests see at /mnt/share, in build/guest"
 	@echo "make demo       boot a stock kernel with a modelled GPU, take over, run GPU kernels"
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
 	@echo "make test-long  the larger bars as well, in parts that can be resumed"

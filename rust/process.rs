@@ -7,9 +7,9 @@
 //! hardware has obeyed ([`leaving`]). Its memory goes later, when the last file, mapping or worker
 //! has let go of it, and then on a workqueue: dropping a [`ProcessRef`] is legal in any context.
 //!
-//! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), that of debugging
-//! (`Debugging::state`), `inner`, the queues', the scheduler's, the events'
-//! (Documentation/locking.md). `memory` serialises what gives the process
+//! Locks, outer to inner: `memory`, then that of debugging (`Debugging::state`) or the buffers'
+//! (`Buffers::table`), which are never held together, `inner`, the queues', the scheduler's, the
+//! events' (Documentation/locking.md). `memory` serialises what gives the process
 //! VMs or a signal page, changes its queues or depends on there being none. What allocates, maps
 //! and frees buffers takes their lock alone. Under either amdgpu's memory management is called,
 //! which may sleep and reclaim; so whatever reclaim can end up in (`quiesce_mm`, the mm notifier)
@@ -214,7 +214,7 @@ pub(crate) struct Process {
     notifier: Notifier,
     /// Nothing of it is on a GPU, nor ever will be, and nobody waits for its buffers.
     is_off: Atomic<bool>,
-    /// A GPU that it knows was pulled out: it must end, and its queues never run again.
+    /// A GPU that it knows goes away: it must end, and its queues never run again.
     is_leaving: Atomic<bool>,
     /// A suspend has evicted it, which its end undoes.
     sleeps: Atomic<bool>,

@@ -5,7 +5,7 @@
 //! The kernel crate's `SpinLock` leaves interrupts as they are, so data that an interrupt handler
 //! also touches cannot live in it. [`IrqSpinLock`] is the same `Lock` with another [`Backend`]:
 //! `spin_lock_irqsave` / `spin_unlock_irqrestore` (`include/linux/spinlock.h`). Under it nothing
-//! sleeps or allocates, and but for one pair (`Documentation/locking.md`) no other lock of ours is
+//! sleeps or allocates, and but for two pairs (`Documentation/locking.md`) no other lock of ours is
 //! taken.
 
 use kernel::{
