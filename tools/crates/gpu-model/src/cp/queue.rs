@@ -7,7 +7,7 @@
 //! [`Flight`] is what outlives an unmap.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::aql;
 use super::cwsr;
@@ -586,8 +586,10 @@ impl Queue {
         if self.kind != Kind::Aql || self.xcc.is_follower() {
             return false;
         }
-        let Ok(mut body) = self.body.try_lock() else {
-            return false;
+        let mut body = match self.body.try_lock() {
+            Ok(body) => body,
+            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
         };
         self.gone.load(Ordering::Acquire) || aql::quick(self, &mut body)
     }
