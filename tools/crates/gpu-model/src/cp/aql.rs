@@ -247,11 +247,8 @@ fn fetch(queue: &Queue, packet: u64) -> Result<Vec<u32>, Fault> {
 
 /// Address of a packet.
 fn address(queue: &Queue, index: u64) -> u64 {
-    let packets = (queue.hqd.ring_dwords() / PACKET_DWORDS).max(1);
-    queue
-        .hqd
-        .ring_base()
-        .wrapping_add(index % packets * PACKET_DWORDS * 4)
+    let place = index % queue.hqd.ring_packets() * PACKET_DWORDS * 4;
+    queue.hqd.ring_base().wrapping_add(place)
 }
 
 /// Begins the packet at the read index.

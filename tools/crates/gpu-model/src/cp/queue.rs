@@ -273,6 +273,16 @@ impl Queue {
                 hqd.wptr(),
             ),
         };
+        if !hqd.has_possible_ring() {
+            shared.stats.count("ring of an impossible size");
+            let size = hqd.get(dw::CP_HQD_PQ_CONTROL);
+            tracing::warn!(
+                ?slot,
+                size,
+                aql = hqd.is_aql(),
+                "CP_HQD_PQ_CONTROL.QUEUE_SIZE"
+            );
+        }
         let threads = shared.crew.as_ref().map_or(1, |crew| crew.size());
         let has_traps = pgm_rsrc2::TRAP_PRESENT.pick(sh[dw::COMPUTE_PGM_RSRC2 - 1]) != 0;
         let body = Body {
