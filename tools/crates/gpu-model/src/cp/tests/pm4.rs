@@ -209,6 +209,32 @@ fn a_partial_work_group_that_is_larger_than_a_full_one_stops_the_queue() {
 }
 
 #[test]
+fn users_write_perf_counters_and_not_what_lies_behind_them() {
+    let rig = Rig::sync();
+    let ring = Setup {
+        privileged: false,
+        ..RING
+    };
+    rig.map_by_kiq(0, (0, 0), 0, ring);
+    let set = |at: u32| rig.submit(ring, &[p(op::SET_UCONFIG_REG, 2), at - 0xc000, 1]);
+    let is_set = |at: u32| lock(&rig.flat.registers).contains_key(&(0, at));
+    // SCRATCH_REG0, the last one of SQ's counters (SQ_PERFCOUNTER_CTRL2).
+    for at in [0xc040, 0xd9e2] {
+        set(at);
+        assert!(is_set(at), "{at:#x}");
+    }
+    assert!(rig.interrupts().is_empty());
+    // RLC_CP_SCHEDULERS, CP_HYP_XCP_CTL.
+    for at in [0xecaa, 0xf828] {
+        set(at);
+        assert!(!is_set(at), "{at:#x}");
+        let interrupts = rig.interrupts();
+        assert_eq!(interrupts.len(), 1);
+        assert_eq!(interrupts[0].source, SOURCE_PRIV_REG);
+    }
+}
+
+#[test]
 fn a_fault_stops_the_queue_and_is_reported_once() {
     let rig = rig();
     rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, 0, 0x7f, 1]);
