@@ -50,12 +50,17 @@ pub struct Flat {
     pub mtype: Mutex<Mtype>,
     /// What waves execute, if not gfx942.
     pub target: OnceLock<gcn::Target>,
+    /// Addresses where the model has a fault of its own.
+    pub breaks: Mutex<std::ops::Range<u64>>,
     /// Queues that listen to a doorbell.
     pub listeners: Mutex<HashMap<u32, i32>>,
 }
 
 impl Flat {
     fn at(&self, space: Space, address: u64, bytes: usize, access: Access) -> Result<u64, Fault> {
+        let breaks = lock(&self.breaks).clone();
+        let breaks = address < breaks.end && address.saturating_add(bytes as u64) > breaks.start;
+        assert!(!breaks, "a fault of the model, made up by this test");
         let base = lock(&self.bases)[usize::from(space.vmid)];
         let last = address.saturating_add((bytes as u64).saturating_sub(1));
         let missing = lock(&self.missing).clone();
@@ -282,6 +287,7 @@ impl Rig {
             caches: OnceLock::new(),
             mtype: Mutex::new(Mtype::Rw),
             target: OnceLock::new(),
+            breaks: Mutex::default(),
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();

@@ -218,7 +218,7 @@ impl Sdma {
                 });
                 if let Some(late) = self.lateness() {
                     self.runner.wake_later(task, late);
-                } else if number >= FIRST_RLC || !Self::finishes(ring) {
+                } else if number >= FIRST_RLC || !self.finishes(ring) {
                     self.runner.wake(task);
                 }
             }
@@ -239,9 +239,9 @@ impl Sdma {
     /// Runs a ring of the kernel's on this thread for a few slices: true if that was all. What it
     /// is asked for is short, a chip has done it within microseconds, and its driver gives it
     /// little time.
-    fn finishes(ring: &Ring) -> bool {
+    fn finishes(&self, ring: &Ring) -> bool {
         (0..KERNEL_SLICES)
-            .map(|_| ring.step())
+            .map(|_| self.runner.guard(|| ring.step()))
             .find(|progress| *progress != Progress::Busy)
             == Some(Progress::Idle)
     }

@@ -7,7 +7,7 @@
 //! [`Flight`] is what outlives an unmap.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::aql;
 use super::cwsr;
@@ -273,6 +273,16 @@ impl Queue {
                 hqd.wptr(),
             ),
         };
+        if !hqd.has_possible_ring() {
+            shared.stats.count("ring of an impossible size");
+            let size = hqd.get(dw::CP_HQD_PQ_CONTROL);
+            tracing::warn!(
+                ?slot,
+                size,
+                aql = hqd.is_aql(),
+                "CP_HQD_PQ_CONTROL.QUEUE_SIZE"
+            );
+        }
         let threads = shared.crew.as_ref().map_or(1, |crew| crew.size());
         let has_traps = pgm_rsrc2::TRAP_PRESENT.pick(sh[dw::COMPUTE_PGM_RSRC2 - 1]) != 0;
         let body = Body {
@@ -586,8 +596,10 @@ impl Queue {
         if self.kind != Kind::Aql || self.xcc.is_follower() {
             return false;
         }
-        let Ok(mut body) = self.body.try_lock() else {
-            return false;
+        let mut body = match self.body.try_lock() {
+            Ok(body) => body,
+            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
         };
         self.gone.load(Ordering::Acquire) || aql::quick(self, &mut body)
     }

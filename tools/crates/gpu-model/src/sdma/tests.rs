@@ -44,6 +44,18 @@ fn submit(rig: &Rig, packets: &[u32]) {
 }
 
 #[test]
+fn a_fault_of_the_model_costs_the_kernels_ring_and_not_the_doorbells_thread() {
+    let rig = rig();
+    rig.runner.poll();
+    *lock(&rig.flat.breaks) = AT..AT + 1;
+    submit(&rig, &[5, AT as u32, 0, 42]);
+    assert_eq!(rig.stats.get("steps of a queue that panicked"), 1);
+    *lock(&rig.flat.breaks) = 0..0;
+    submit(&rig, &[5, AT as u32 + 4, 0, 43]);
+    assert_eq!([rig.read(AT), rig.read(AT + 4)], [42, 43]);
+}
+
+#[test]
 fn write_fence_and_trap() {
     let rig = rig();
     submit(&rig, &[2, AT as u32, 0, 1, 0xdead_beef, 5]);

@@ -66,6 +66,17 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     if shape.size.contains(&0) || shape.size.iter().map(|n| u64::from(*n)).product::<u64>() > 1024 {
         return Flow::Hang(format!("work-group of {:?} work-items", shape.size));
     }
+    if shape
+        .last
+        .iter()
+        .zip(&shape.size)
+        .any(|(last, size)| last > size)
+    {
+        return Flow::Hang(format!(
+            "last work-group of {:?} work-items where others have {:?}",
+            shape.last, shape.size
+        ));
+    }
     let rsrc2 = sh[at(compute::PGM_RSRC2)];
     let (process, pgm) = (&cx.queue.process, at(compute::PGM_LO));
     let traps = cx.queue.has_handler() || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;

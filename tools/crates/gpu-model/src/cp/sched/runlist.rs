@@ -292,11 +292,21 @@ pub struct Rotate {
 
 impl Job for Rotate {
     fn step(&self) -> Progress {
+        // Also for what is done to the answer: who maps a run list holds it.
         let _serial = lock(&self.shared.serial);
+        let progress = self.shared.runner.guard(|| self.turn());
+        if progress == Progress::Idle {
+            lock(&self.shared.hws).rotating = false;
+        }
+        progress
+    }
+}
+
+impl Rotate {
+    fn turn(&self) -> Progress {
         let mut hws = lock(&self.shared.hws);
         let is_partial = |runlist: &Option<Runlist>| runlist.as_ref().is_some_and(|at| at.partial);
         if !hws.runlists.iter().any(is_partial) {
-            hws.rotating = false;
             return Progress::Idle;
         }
         for xcc in 0..self.shared.xccs {
