@@ -14,9 +14,9 @@ end_says() {
 }
 
 # begun CONDITION FILE CMD...: starts CMD in the background, with its output in FILE, and waits
-# until CONDITION, a command, succeeds, at most 60 s; $begun is the process. It reads what is written to file
-# descriptor 3. As in `tried`, it has two more tries where the C driver, which is the stage, has
-# wiped its page tables.
+# until CONDITION, a command, succeeds, at most 200 s; $begun is the process. It reads what is
+# written to file descriptor 3. As in `tried`, it has two more tries where the C driver, which is
+# the stage, has wiped its page tables.
 begun() {
     condition=$1 file=$2; shift 2
     for attempt in 1 2 3; do
@@ -25,7 +25,7 @@ begun() {
         "$@" </tmp/line >"$file" 2>&1 &
         begun=$!
         exec 3>/tmp/line
-        until=$(($(date +%s) + 60))
+        until=$(($(date +%s) + 200))
         while [ "$(date +%s)" -le $until ]; do
             $condition && return 0
             kill -0 $begun 2>/dev/null || break
