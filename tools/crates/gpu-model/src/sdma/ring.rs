@@ -14,7 +14,6 @@ use super::layout::{
 use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, CONTEXT, FIRST_RLC};
 use crate::engine::Progress;
-use crate::ih::client;
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::processor::copy::{Filter, RlcQueue};
@@ -492,16 +491,9 @@ impl Ring {
             self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
         }
-        const CLIENTS: [u8; 5] = [
-            client::SDMA0,
-            client::SDMA1,
-            client::SDMA2,
-            client::SDMA3,
-            client::SDMA4,
-        ];
         let of_die = self.common.places.engines_of_die;
         self.common.bus.interrupt(Interrupt {
-            client: CLIENTS[usize::from(self.engine % of_die)],
+            client: super::CLIENTS[usize::from(self.engine % of_die)],
             source: source::SDMA_TRAP,
             ring_id: self.number,
             vmid: space.vmid,
