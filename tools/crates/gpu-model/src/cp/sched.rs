@@ -426,6 +426,12 @@ pub fn invalidate_tlbs(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     // gfx_v9_4_3_kiq_invalidate_tlbs: 1 is by PASID.
     let by_pasid = invalidate::DST_SEL.of(body) == 1;
     let all_hubs = invalidate::ALL_HUB.is_set(body);
+    if !by_pasid {
+        shared
+            .stats
+            .count("INVALIDATE_TLBS.DST_SEL other than by PASID");
+        tracing::warn!(xcc, body = body[0], "INVALIDATE_TLBS");
+    }
     // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty
     // TLB.
     let vmids = match by_pasid {

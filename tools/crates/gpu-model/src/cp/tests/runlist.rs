@@ -285,6 +285,11 @@ fn tlbs_are_invalidated_by_pasid() {
     rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 1 | 4 << 5]);
     rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 1 | 77 << 5]);
     assert_eq!(*lock(&rig.flat.flushes), [Some(9)]);
+    assert_eq!(rig.stats.all(), []);
+    // What other selections name nobody says.
+    rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 2 | 4 << 5]);
+    let by_other = "INVALIDATE_TLBS.DST_SEL other than by PASID";
+    assert_eq!(rig.stats.get(by_other), 1);
 }
 
 #[test]
