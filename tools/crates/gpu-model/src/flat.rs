@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cp::layout::pq_control;
-use crate::cp::mqd::{dw, HQD_FIRST, STATIC_THREAD_MGMT};
+use crate::cp::mqd::{dw, HEADER, HQD_FIRST, STATIC_THREAD_MGMT};
 use crate::cp::reg::CpRegister;
 use crate::cp::Cp;
 use crate::gmc::pte::Mtype;
@@ -412,6 +412,7 @@ impl Rig {
         for se in STATIC_THREAD_MGMT {
             dwords[se] = !0;
         }
+        dwords[dw::HEADER] = HEADER;
         dwords[dw::COMPUTE_TG_CHUNK_SIZE] = aql.into();
         dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
         dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;

@@ -253,7 +253,7 @@ fn map_compute(
 ) -> Result<(), Fault> {
     // A queue that is still there is one that the driver lost in a reset.
     shared.unmap(slot, Keep::Forgotten);
-    let mqd = Mqd::load(shared.kernel_view(slot.xcc), address)?;
+    let mqd = shared.load_mqd(slot.xcc, address)?;
     let mut config = queue::Config {
         slot,
         kind: Kind::Follower,
@@ -502,6 +502,16 @@ impl Shared {
                 queue: bit % 8,
             })
             .find(|slot| !state.mapped.contains_key(slot))
+    }
+
+    /// The MQD of a queue that is about to be mapped.
+    pub fn load_mqd(&self, xcc: u8, address: u64) -> Result<Mqd, Fault> {
+        let mqd = Mqd::load(self.kernel_view(xcc), address)?;
+        if !mqd.has_header() {
+            self.stats.count("MQD without its header");
+            tracing::warn!(xcc, address, header = mqd.get(dw::HEADER), "MQD");
+        }
+        Ok(mqd)
     }
 
     fn map_sdma(&self, engine: u8, queue: RlcQueue) -> bool {

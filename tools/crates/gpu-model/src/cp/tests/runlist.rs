@@ -253,6 +253,16 @@ fn static_queues_stay_when_the_dynamic_ones_go() {
 }
 
 #[test]
+fn an_mqd_that_does_not_look_like_one_is_told() {
+    let rig = rig(1);
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.stats.all(), []);
+    rig.write(setup(3, 0).mqd, &[0]);
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.stats.get("MQD without its header"), 1);
+}
+
+#[test]
 fn registers_survive_preemption_in_the_mqd() {
     let rig = rig(1);
     run(&rig, &process(3, &[0]));
