@@ -29,7 +29,14 @@ fn p(op: u8, body: u32) -> u32 {
 
 /// A process: PASID `n`, memory from `n` MiB on. Its queue is at the beginning of it.
 pub fn process(n: u32, queues: &[u32]) -> Vec<u32> {
-    let mut list = vec![p(op::MAP_PROCESS, 18), n, n << 20 | 1, 0, 0x6000_5000, 0x18];
+    let mut list = vec![
+        p(op::MAP_PROCESS, 18),
+        n,
+        n << 20 | 1,
+        0,
+        0x6000_5000,
+        0x118,
+    ];
     list.resize(19, 0);
     for queue in queues {
         list.extend(queue_of(n, *queue));
@@ -370,6 +377,29 @@ fn more_processes_than_vmids_take_turns() {
     assert!(unmap(&rig, 2, 0, 0));
     rig.runner.poll();
     assert!(rig.runner.is_idle(), "nothing rotates any more");
+}
+
+#[test]
+fn a_dispatch_of_a_process_without_the_settings_of_all_is_told() {
+    for (config, told) in [
+        (0x118, None),
+        (
+            0x100,
+            Some("dispatch with SH_MEM_CONFIG.ALIGNMENT_MODE other than UNALIGNED"),
+        ),
+        (0x18, Some("dispatch without SH_MEM_CONFIG.F8_MODE")),
+    ] {
+        let rig = rig(1);
+        let mut list = process(3, &[0]);
+        list[5] = config;
+        run(&rig, &list);
+        rig.write(0x30_0000, &[0xbf81_0000]); // s_endpgm
+        let threads = [p(op::SET_SH_REG, 4), 0x207, 1, 1, 1];
+        let dispatch = [p(op::DISPATCH_DIRECT, 4), 1, 1, 1, 0b101];
+        submit(&rig, 3, 0, &[&threads[..], &dispatch].concat());
+        let told: Vec<_> = told.map(|name| (name, 1)).into_iter().collect();
+        assert_eq!(rig.stats.all(), told, "{config:#x}");
+    }
 }
 
 #[test]
