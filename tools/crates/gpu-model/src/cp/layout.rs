@@ -18,6 +18,7 @@ layouts! {
     set_resources from [Struct(KFD, "pm4_mes_set_resources"),
         Place(SOC15D, "PACKET3_SET_RESOURCES")] after 1 {
         VMID_MASK = 0: 0, 16;
+        ENB_XNACK_RETRY_DISABLE_CHECK = 0: 28, 1;
         QUEUE_TYPE = 0: 29, 3;
         QUEUE_MASK_LO = 1: 0, 32;
     }

@@ -57,6 +57,8 @@ pub struct Hws {
     vmid_mask: Vec<u16>,
     /// Queue slots that SET_RESOURCES gave it: bit 32 * (me - 1) + 8 * pipe + queue.
     queue_mask: Vec<u64>,
+    /// ENB_XNACK_RETRY_DISABLE_CHECK: no two processes with different RETRY_DISABLE are on at once.
+    checks_xnack: Vec<bool>,
     runlists: Vec<Option<Runlist>>,
     rotating: bool,
 }
@@ -68,6 +70,7 @@ impl Hws {
             vmids: Default::default(),
             vmid_mask: vec![0; xccs.into()],
             queue_mask: vec![0; xccs.into()],
+            checks_xnack: vec![false; xccs.into()],
             runlists: (0..xccs).map(|_| None).collect(),
             rotating: false,
         }
@@ -149,6 +152,7 @@ pub fn set_resources(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
         let mut hws = lock(&cx.queue.shared.hws);
         hws.vmid_mask[xcc] = resources::VMID_MASK.of(body) as u16;
         hws.queue_mask[xcc] = resources::QUEUE_MASK_LO.wide(body);
+        hws.checks_xnack[xcc] = resources::ENB_XNACK_RETRY_DISABLE_CHECK.is_set(body);
     }
     Ok(Flow::Next)
 }
@@ -467,6 +471,7 @@ pub fn run_list(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let copy = shared.rank(cx.queue);
     let runlist = Runlist::load(shared, cx.view(), copy, body)?;
     let mut hws = lock(&shared.hws);
+    runlist.tell_conflicts(shared, hws.checks_xnack[usize::from(xcc)]);
     hws.runlists[usize::from(xcc)] = Some(runlist);
     runlist::map(shared, &mut hws, xcc);
     Ok(Flow::Next)

@@ -110,6 +110,13 @@ pub fn start(rig: &Rig, xccs: u8) {
     );
 }
 
+/// A run list that is chained to its beginning: what does not fit is to have its turn.
+pub fn run_chained(rig: &Rig, list: &[u32]) {
+    let dwords = list.len() as u32 + 4;
+    let chain = [p(op::RUN_LIST, 3), IB as u32, 0, dwords | 1 << 20 | 1 << 23];
+    run(rig, &[list, &chain].concat());
+}
+
 pub fn run(rig: &Rig, list: &[u32]) {
     rig.write(IB, list);
     let packet = [
@@ -366,7 +373,7 @@ fn the_first_xcc_runs_what_all_four_have_mapped() {
 fn more_processes_than_vmids_take_turns() {
     let rig = rig(1);
     let list: Vec<u32> = (3..14).flat_map(|n| process(n, &[0])).collect();
-    run(&rig, &list);
+    run_chained(&rig, &list);
     for n in 3..14 {
         submit(&rig, n, 0, &write_at(0x4000, n));
     }
@@ -377,6 +384,56 @@ fn more_processes_than_vmids_take_turns() {
     assert!(unmap(&rig, 2, 0, 0));
     rig.runner.poll();
     assert!(rig.runner.is_idle(), "nothing rotates any more");
+}
+
+#[test]
+fn what_does_not_fit_a_run_list_that_is_not_chained_never_runs() {
+    let told = "run list that does not fit and is not chained";
+    let rig = rig(1);
+    // VMIDs 8 to 15, and 16 slots.
+    let fits: Vec<u32> = (3..11).flat_map(|n| process(n, &[0, 1])).collect();
+    run(&rig, &fits);
+    assert_eq!(rig.stats.all(), []);
+    let list: Vec<u32> = (3..12).flat_map(|n| process(n, &[0])).collect();
+    run(&rig, &list);
+    assert_eq!(rig.stats.get(told), 1);
+    let many: Vec<u32> = (3..11).flat_map(|n| process(n, &[0, 1, 2])).collect();
+    run(&rig, &many);
+    assert_eq!(rig.stats.get(told), 2);
+    submit(&rig, 3, 0, &write_at(0x4000, 1));
+    submit(&rig, 10, 0, &write_at(0x4000, 1));
+    rig.runner.poll();
+    assert!(rig.runner.is_idle(), "nothing rotates");
+    assert_eq!([rig.read(0x30_4000), rig.read(0xa0_4000)], [1, 0]);
+}
+
+#[test]
+fn processes_that_firmware_keeps_apart_need_a_chained_run_list() {
+    let rig = rig(1);
+    let with = |n: u32, dword: usize, value: u32| {
+        let mut list = process(n, &[0]);
+        list[1 + dword] = value;
+        list
+    };
+    // NUM_GWS; SH_MEM_CONFIG.RETRY_DISABLE.
+    let gws = [with(3, 12, 64), with(4, 12, 64)].concat();
+    let xnack = [with(3, 4, 0x1118), with(4, 4, 0x118)].concat();
+    run_chained(&rig, &gws);
+    run_chained(&rig, &xnack);
+    // Firmware was not asked to look at it.
+    run(&rig, &xnack);
+    assert_eq!(rig.stats.all(), []);
+    run(&rig, &gws);
+    let told = "run list of several processes with GWS that is not chained";
+    assert_eq!(rig.stats.get(told), 1);
+    let resources = 0xff00 | 1 << 28 | 1 << 29;
+    let packet = [resources, 0xffff_0000, 0, 0, 0, 0, 0];
+    rig.submit(HIQ, &[&[p(op::SET_RESOURCES, 7)][..], &packet].concat());
+    run_chained(&rig, &xnack);
+    assert_eq!(rig.stats.all().len(), 1);
+    run(&rig, &xnack);
+    let told = "run list of both XNACK modes that is not chained";
+    assert_eq!(rig.stats.get(told), 1);
 }
 
 #[test]
