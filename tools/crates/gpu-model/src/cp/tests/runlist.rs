@@ -277,6 +277,18 @@ fn an_mqd_that_does_not_look_like_one_is_told() {
 }
 
 #[test]
+fn a_compute_queue_with_a_doorbell_of_the_copy_engines_is_told() {
+    let told = "compute queue with a copy engine's doorbell";
+    let rig = rig(1);
+    // DOORBELL 0x1300 and 0x1302, in a page 0x300 and 0x302.
+    *lock(&rig.flat.sdma_doorbells) = vec![0x2ec..0x300, 0x302..0x316];
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.stats.get(told), 0);
+    run(&rig, &process(3, &[0, 1]));
+    assert_eq!(rig.stats.get(told), 1);
+}
+
+#[test]
 fn registers_survive_preemption_in_the_mqd() {
     let rig = rig(1);
     run(&rig, &process(3, &[0]));
