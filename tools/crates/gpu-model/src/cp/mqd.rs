@@ -11,6 +11,8 @@ use super::layout::{doorbell_control, pq_control, rptr_report, vmid, wptr_poll};
 use crate::layout::{places, Field};
 use crate::processor::bus::{wide, Fault, View};
 
+/// What every MQD has in [`dw::HEADER`].
+pub const HEADER: u32 = 0xc031_0800;
 /// Dwords of an MQD that the model reads (the rest is the firmware's).
 pub const MQD_DWORDS: usize = 256;
 /// First dword of the HQD image.
@@ -27,6 +29,7 @@ const MAX_QUEUE_SIZE: u32 = 45;
 places! {
     /// Dword numbers, by field name of struct v9_mqd.
     dw, DWORDS:
+    HEADER = 0;
     COMPUTE_PGM_RSRC2 = 20;
     COMPUTE_STATIC_THREAD_MGMT_SE0 = 23;
     COMPUTE_STATIC_THREAD_MGMT_SE1 = 24;
@@ -224,6 +227,11 @@ impl Mqd {
     /// Reads the MQD at `address`.
     pub fn load(view: View<'_>, address: u64) -> Result<Self, Fault> {
         Ok(Mqd(view.dwords(address, MQD_DWORDS)?))
+    }
+
+    /// Whether it begins as all MQDs do (`amdkfd/kfd_mqd_manager_v9.c`, init_mqd).
+    pub fn has_header(&self) -> bool {
+        self.get(dw::HEADER) == HEADER
     }
 
     /// Its HQD image.

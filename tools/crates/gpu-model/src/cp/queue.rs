@@ -25,8 +25,8 @@ use crate::hostile::wave::WaveView;
 use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
-use crate::processor::lock;
 use crate::processor::runner::{Job, Task};
+use crate::processor::{in_page, lock};
 
 /// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -281,6 +281,18 @@ impl Queue {
                 size,
                 aql = hqd.is_aql(),
                 "CP_HQD_PQ_CONTROL.QUEUE_SIZE"
+            );
+        }
+        let engines = (0..shared.sdma.engines()).map(|engine| engine as u8);
+        let mut taken = engines.filter_map(|engine| shared.bus.sdma_doorbells(engine));
+        if vmid != 0 && taken.any(|range| range.contains(&in_page(hqd.doorbell()))) {
+            shared
+                .stats
+                .count("compute queue with a copy engine's doorbell");
+            tracing::warn!(
+                ?slot,
+                doorbell = hqd.doorbell(),
+                "doorbell of a copy engine"
             );
         }
         let threads = shared.crew.as_ref().map_or(1, |crew| crew.size());

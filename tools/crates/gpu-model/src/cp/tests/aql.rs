@@ -124,8 +124,7 @@ fn mi200_reports_the_read_index_of_every_queue() {
     }
 }
 
-/// QUEUE_SIZE 63 is what a driver makes of a size of 0; a ring of 8 dwords has no room for a
-/// packet.
+/// QUEUE_SIZE 63 is what a driver makes of size 0; a ring of 8 dwords has no room for a packet.
 #[test]
 fn a_ring_of_an_impossible_size_is_told_and_does_no_harm() {
     for (aql, order) in [(false, 64), (true, 64), (true, 3)] {

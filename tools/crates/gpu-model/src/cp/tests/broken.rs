@@ -39,9 +39,10 @@ fn the_kernels_queues_run_on_the_doorbells_thread() {
 fn so_do_short_packets_of_users() {
     let rig = aql::rig_in(Mode::Threads(1));
     let done = aql::signal(&rig, 0, false);
+    rig.wait("no thread is at it", |rig| rig.runner.is_idle());
     breaks(&rig, AT.into());
     aql::send(&rig, aql::barrier(3, &[AT - 8], done));
-    rig.wait("it panics", |rig| panics(rig) == 1);
+    rig.wait("it panics", |rig| panics(rig) != 0);
     breaks(&rig, 0);
     aql::send(&rig, aql::barrier(3, &[], 0));
     rig.wait("it goes on", |rig| aql::value(rig, done) == 0);
@@ -55,10 +56,10 @@ fn run_lists_are_rotated_after_it() {
     let list: Vec<u32> = (3..14).flat_map(|n| process(n, &[0])).collect();
     // Not among the first that get a VMID.
     breaks(&rig, setup(13, 0).mqd);
-    runlist::run(&rig, &list);
-    rig.wait("its turn", |rig| panics(rig) == 1);
+    runlist::run_chained(&rig, &list);
+    rig.wait("its turn", |rig| panics(rig) != 0);
     breaks(&rig, 0);
-    runlist::run(&rig, &list);
+    runlist::run_chained(&rig, &list);
     (3..14).for_each(|n| submit(&rig, n, 0, &write_at(0x4000, n)));
     let base = |n: u32| (u64::from(n) << 20) + 0x4000;
     rig.wait("all have had a turn", |rig| {
