@@ -5,6 +5,7 @@
 # saw, and what is left.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/recover.sh"
+. "$(dirname "$0")/children.sh"
 . "$(dirname "$0")/inject.sh"
 
 # How many there were. The first ones are soon no longer in the kernel's log.
@@ -41,11 +42,11 @@ one() {
     for try in $(seq 600); do [ "$(resets)" -gt "$before" ] && break; sleep 0.1; done
     [ "$(resets)" -gt "$before" ] || echo "hang $1: no reset"
     for who in told idle; do
-        eval "out=\$(ended $who \$$who)"
-        echo "$out" | grep -q 'hardware exception: .*memory lost 1' || echo "hang $1: $who: $out"
+        eval "end_says $who \$$who 'hardware exception: .*memory lost 1'" ||
+            echo "hang $1: $who: $out"
     done
-    # It sees the reset, too, within a second.
-    kill -9 $load 2>/dev/null; wait $load 2>/dev/null
+    end_says load $load 'the GPU takes no more packets from the queue' ||
+        echo "hang $1: load: $out"
     out=$(computes "after hang $1"); echo "$out" | grep -q 'vadd computes$' || echo "$out"
 }
 

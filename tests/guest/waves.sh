@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What kfdctl shows of waves and of a debugger's calls, on whatever driver serves: sourced after
-# lib.sh.
+# lib.sh and children.sh.
 
 # says WHAT TEXT CMD...: CMD succeeds and prints a line that matches TEXT.
 says() {
@@ -11,12 +11,10 @@ says() {
 
 # waves_of_a_program DRIVER: its kernel runs until it is told to end; meanwhile it is looked at.
 waves_of_a_program() {
-    mkfifo /tmp/line
     # Waves of an MI200 do not keep their work-group's id unless ROCr asks for it.
-    HSA_ENABLE_DEBUG=1 hip_debugged </tmp/line >/tmp/said 2>&1 &
-    program=$!
-    exec 3>/tmp/line
-    for _ in $(seq 600); do grep -q running /tmp/said && break; sleep 0.1; done
+    begun "grep -q running /tmp/said" /tmp/said env HSA_ENABLE_DEBUG=1 hip_debugged ||
+        not_ok "no waves on $1: $(cat /tmp/said)"
+    program=$begun
     says "waves of a program on $1" '^queue [0-9]+ on GPU [0-9]+: 4 waves' kfdctl waves "$program"
     # Where its loop may end it has no lanes for an instruction.
     says "a wave's place and next instruction on $1" \
@@ -36,7 +34,6 @@ waves_of_a_program() {
     wait "$program"
     equal "the program goes on and is right on $1" "$(tail -n 1 /tmp/said)" \
         "0 of 256 results are not what they should be"
-    rm /tmp/line
     sleep 100 &
     program=$!
     refused "a program without a runtime on $1" 'has not told the driver of a runtime' \

@@ -58,7 +58,7 @@ pub struct Debug {
 }
 
 /// TIMEOUT: how long the driver may take to clean up, on a loaded host.
-const CLEANS_UP: Duration = Duration::from_secs(20);
+const CLEANS_UP: Duration = Duration::from_secs(60);
 
 const SCRIPTS: [(&str, &str); 8] = [
     ("rules", include_str!("debug/rules.txt")),

@@ -21,7 +21,7 @@ pub struct Kill {
 }
 
 /// How long the driver may take to clean up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Kill {
     /// Kills `count` processes one after the other, each after a different time, then looks at what
@@ -95,18 +95,27 @@ fn has_queue(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/dev/kfd"))
 }
 
-/// The counters once they no longer change: what went before may still be cleaned up.
+/// The counters once they no longer change, and ours has no process: what went before may still be
+/// cleaned up, and stand still for a while meanwhile.
 pub fn settled() -> Result<BTreeMap<String, u64>> {
     let end = Instant::now() + PATIENCE;
     let mut last = counters()?;
     loop {
         std::thread::sleep(Duration::from_millis(500));
         let now = counters()?;
-        if now == last || Instant::now() > end {
+        if is_rest(&last, &now) {
             return Ok(now);
         }
+        ensure!(
+            Instant::now() < end,
+            "no rest within {PATIENCE:?}: {last:?}, then {now:?}"
+        );
         last = now;
     }
+}
+
+fn is_rest(last: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>) -> bool {
+    now == last && now.get("processes").is_none_or(|count| *count == 0)
 }
 
 /// What our driver counts; not to be read elsewhere.
@@ -154,6 +163,15 @@ fn ours(text: std::io::Result<String>, is_ours: bool) -> Result<BTreeMap<String,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_no_rest() {
+        let counts = |text: &str| ours(Ok(text.into()), true).expect("counts");
+        let (one, none) = (counts("processes 1\n"), counts("processes 0\n"));
+        assert!(!is_rest(&one, &one) && !is_rest(&one, &none) && is_rest(&none, &none));
+        // The C driver's.
+        assert!(is_rest(&BTreeMap::new(), &BTreeMap::new()));
+    }
 
     #[test]
     fn our_driver_has_counts() {

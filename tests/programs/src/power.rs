@@ -17,6 +17,8 @@ pub struct Power {
     visit: bool,
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The GPU's file in sysfs.
 fn file(render_minor: u64) -> PathBuf {
     format!("/sys/class/drm/renderD{render_minor}/device/power/runtime_usage").into()
@@ -25,6 +27,24 @@ fn file(render_minor: u64) -> PathBuf {
 fn usage(file: &PathBuf) -> Result<i64> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     Ok(text.trim().parse()?)
+}
+
+/// The count that stays, and is `wanted`; the last one, if that does not come. amdgpu holds a
+/// reference for a moment when a render node is opened, is used or closes.
+fn at_rest(file: &PathBuf, wanted: Option<i64>) -> Result<i64> {
+    let begin = Instant::now();
+    let (mut last, mut unchanged) = (usage(file)?, 1);
+    while unchanged < 10 || wanted.is_some_and(|wanted| wanted != last) {
+        if begin.elapsed() > PATIENCE {
+            eprintln!("no rest within {PATIENCE:?}");
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let now = usage(file)?;
+        unchanged = if now == last { unchanged + 1 } else { 1 };
+        last = now;
+    }
+    Ok(last)
 }
 
 impl Power {
@@ -36,9 +56,9 @@ impl Power {
             Device::acquire(&Kfd::open()?, node)?;
             return Ok(());
         }
-        let before = usage(&file)?;
+        let before = at_rest(&file, None)?;
         let show = |what: &str| -> Result<()> {
-            println!("{what}: {:+}", usage(&file)? - before);
+            println!("{what}: {:+}", at_rest(&file, None)? - before);
             Ok(())
         };
         let kfd = Kfd::open()?;
@@ -54,14 +74,9 @@ impl Power {
         let status = std::process::Command::new(std::env::current_exe()?)
             .args(["power", "--visit"])
             .status()?;
-        // The end of a process is not waited for, but it comes. amdgpu holds a reference for a
-        // moment when a render node is opened, is used or closes: the count that stays is meant.
-        let begin = Instant::now();
-        let mut unchanged = 0;
-        while unchanged < 10 && begin.elapsed() < Duration::from_secs(30) {
-            unchanged = if usage(&file)? == before + 1 { unchanged + 1 } else { 0 };
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        show(&format!("after a visitor ({status})"))
+        // The end of a process is not waited for, but it comes.
+        let after = at_rest(&file, Some(before + 1))? - before;
+        println!("after a visitor ({status}): {after:+}");
+        Ok(())
     }
 }

@@ -55,7 +55,7 @@ const CHUNK: u64 = 16 << 20;
 /// more.
 const QUIET: u64 = 50_000_000;
 /// How long a child keeps the file of a process that has ended.
-const HELD: Duration = Duration::from_secs(20);
+const HELD: Duration = Duration::from_secs(120);
 
 impl Pressure {
     pub fn run(&self) -> Result<()> {
@@ -129,13 +129,10 @@ impl Pressure {
         BufReader::new(victim.stdout.take().context("no pipe")?).read_line(&mut holder)?;
         let holder = Pid::from_raw(holder.trim().parse().context("the process does not run")?);
         let client = Client::new(node.property("drm_render_minor"))?;
-        let (begin, patience) = (
-            Instant::now(),
-            Duration::from_millis(1 + u64::from(number % 6)),
-        );
+        let patience = Duration::from_millis(1 + u64::from(number % 6));
         let own = self.mib as u64 * (1 << 20) / CHUNK + 2;
         let (free, progress) = (client.free()? / CHUNK, Progress::default());
-        let last = std::thread::scope(|scope| {
+        let (begin, last) = std::thread::scope(|scope| {
             let taker = scope.spawn(|| client.take_many(free + own, &progress));
             // Who takes more than is free waits until the process is evicted, 10 ms after it is
             // asked to go.
@@ -143,16 +140,18 @@ impl Pressure {
                 std::thread::sleep(Duration::from_micros(200));
             }
             let killed = victim.kill();
+            let begin = Instant::now();
             let last = taker.join();
             killed?;
-            last.map_err(|_| anyhow::anyhow!("a thread failed"))?
+            let last = last.map_err(|_| anyhow::anyhow!("a thread failed"))?;
+            anyhow::Ok((begin, last?))
         })?;
         let idle = client.wait_until_idle(last)?;
         let time = begin.elapsed();
         kill(holder, Signal::SIGKILL)?;
         victim.wait()?;
         ensure!(
-            idle && time < HELD / 2,
+            idle && time < HELD / 4,
             "the room of a process that has ended is not free after {time:?}"
         );
         Ok(())
@@ -498,7 +497,7 @@ impl Client {
     /// Whether a buffer can be used before too long: what was there has moved.
     fn wait_until_idle(&self, handle: u32) -> Result<bool> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let seconds = now.tv_sec as u64 + HELD.as_secs() / 2;
+        let seconds = now.tv_sec as u64 + HELD.as_secs() / 4;
         let mut args = uapi::drm_amdgpu_gem_wait_idle::default();
         args.in_ = uapi::drm_amdgpu_gem_wait_idle_in {
             handle,

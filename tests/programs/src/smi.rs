@@ -73,7 +73,7 @@ impl File {
         while text.lines().filter(is_last).count() < count {
             let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
             let wait = Timespec {
-                tv_sec: 20,
+                tv_sec: 60,
                 tv_nsec: 0,
             };
             if poll(&mut fds, Some(&wait))? == 0 {

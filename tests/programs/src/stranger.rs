@@ -18,7 +18,7 @@ use kfd_uapi as uapi;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use victim::Names;
 
 /// Run a victim, a stranger, and what the stranger tries.
@@ -58,6 +58,8 @@ const VICTIM: u32 = 65533;
 const STRANGER: u32 = 65534;
 /// What the victim has in its memory.
 const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
+/// How long a worker may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The victim waits no longer for a turn on the GPU than this, and than some undisturbed turns.
 const LIMIT: Duration = Duration::from_secs(1);
 const UNDISTURBED_TURNS: u32 = 5;
@@ -173,12 +175,19 @@ fn listened(victim: &mut Player) -> Result<()> {
     let mut listener = Player::start(STRANGER, "listen", &[])?;
     ensure!(listener.line()? == "listening", "it does not listen");
     victim.ask("turns 500")?;
-    let visitor = Command::new(std::env::current_exe()?)
+    let mut visitor = Command::new(std::env::current_exe()?)
         .args(["smi", "--visit"])
         .uid(VICTIM)
         .gid(VICTIM)
-        .status()?;
-    ensure!(visitor.success(), "the visitor failed");
+        .spawn()?;
+    ensure!(visitor.wait()?.success(), "the visitor failed");
+    // A worker takes it down, and tells of its end.
+    let shown = format!("/sys/class/kfd/kfd/proc/{}", visitor.id());
+    let begin = Instant::now();
+    while std::fs::exists(&shown)? {
+        ensure!(begin.elapsed() < PATIENCE, "the visitor is there still");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let heard = listener.end()?;
     check(
         heard.is_empty(),

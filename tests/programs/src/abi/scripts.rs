@@ -12,6 +12,10 @@ use kfd_uapi as uapi;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{read, write};
+use std::time::{Duration, Instant};
+
+/// How long a context may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn say(case: &str, outcome: Outcome) {
     match outcome {
@@ -354,7 +358,7 @@ fn secondary() -> Result<()> {
     say("CREATE_PROCESS on another file", create(&files[1]));
     let gpu = gpu_id.to_string();
     let own = format!("/sys/class/kfd/kfd/proc/{}", std::process::id());
-    let list = |when: &str| {
+    let shown = || {
         super::files::settle();
         let mut names: Vec<String> = std::fs::read_dir(&own)
             .into_iter()
@@ -363,9 +367,9 @@ fn secondary() -> Result<()> {
             .map(|entry| entry.file_name().to_string_lossy().replace(&gpu, "GPU"))
             .collect();
         names.sort();
-        println!("script contexts {when}: {}", names.join(" "));
+        names
     };
-    list("with two more");
+    println!("script contexts with two more: {}", shown().join(" "));
     for (index, file) in files.iter().enumerate() {
         let mut event = uapi::kfd_ioctl_create_event_args::default();
         let outcome = ioctl(file, uapi::IOC_CREATE_EVENT, &mut event);
@@ -398,7 +402,16 @@ fn secondary() -> Result<()> {
         }
     }
     drop(files);
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    list("at the end");
+    // A worker ends them, on either driver.
+    let begin = Instant::now();
+    let left = loop {
+        let names = shown();
+        let ended = !names.iter().any(|name| name.starts_with("context_"));
+        if ended || begin.elapsed() > PATIENCE {
+            break names;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    println!("script contexts at the end: {}", left.join(" "));
     Ok(())
 }

@@ -13,6 +13,7 @@
 //! watch PID [address=] [mask=] [mode=] [gpu=]     unwatch PID ID [gpu=]     flags PID FLAGS
 //! query PID [clear=]      info PID CODE SOURCE [size=] [clear=] [at=]
 //! queues, devices PID [clear=] [count=] [entry=] [at=]
+//! await PID queues|devices mask= [entries=]      until so many have these exceptions
 //! seen PID                takes a snapshot of queues, so that none is new, and says how many
 //! op PID NUMBER           an operation of zeros
 //! told, quiet             whether a byte came through the pipe
@@ -127,6 +128,7 @@ impl Session {
             "query" => self.query(pid, words),
             "info" => self.info(pid, words),
             "queues" | "devices" => self.snapshot(pid, words),
+            "await" => self.exceptions_come(pid, words),
             "seen" => self.seen(pid),
             "catch" => self.catch(pid, words),
             "waves" => self.waves(pid, words),

@@ -5,15 +5,21 @@
 use super::player::outcome;
 use super::session::{place, Operation, Session};
 use super::words::{show_exceptions, Words};
-use anyhow::Result;
+use anyhow::{bail, Result};
 use kfd_uapi as uapi;
+use rustix::io::Errno;
 use std::mem::offset_of;
+use std::time::{Duration, Instant};
 
 type QueueEntry = uapi::kfd_queue_snapshot_entry;
+/// Both kinds have the same arguments in the same places.
+type Asked = uapi::kfd_ioctl_dbg_trap_queue_snapshot_args;
 type DeviceEntry = uapi::kfd_dbg_device_info_entry;
 
 /// What the list is filled with before the call.
 const UNTOUCHED: u8 = 0xa5;
+/// TIMEOUT: how long an exception may take to come, on a loaded host.
+const COMES: Duration = Duration::from_secs(40);
 /// Room for what a case asks for.
 const ROOM: usize = 16 << 10;
 
@@ -37,6 +43,13 @@ macro_rules! fields {
     };
 }
 
+fn size_of_entry(of_queues: bool) -> usize {
+    match of_queues {
+        true => size_of::<QueueEntry>(),
+        false => size_of::<DeviceEntry>(),
+    }
+}
+
 fn of_queue() -> Vec<Field> {
     fields!(kfd_queue_snapshot_entry: exception_status, ring_base_address, write_pointer_address,
         read_pointer_address, ctx_save_restore_address, queue_id, gpu_id, ring_size, queue_type,
@@ -56,31 +69,18 @@ fn of_device() -> Vec<Field> {
 impl Session {
     pub fn snapshot(&self, pid: u32, words: &Words<'_>) -> Result<String> {
         let of_queues = words.word(0)? == "queues";
-        let size = if of_queues {
-            size_of::<QueueEntry>()
-        } else {
-            size_of::<DeviceEntry>()
-        };
+        let size = size_of_entry(of_queues);
         let mut list = vec![UNTOUCHED; ROOM];
         let clear = words.exceptions("clear", 0)?;
         let at = place(words, list.as_mut_ptr() as u64)?;
         let (count, entry) = (words.or("count", 8)?, words.or("entry", size as u64)?);
-        // Both kinds have the same arguments in the same places.
-        let queue_snapshot = uapi::kfd_ioctl_dbg_trap_queue_snapshot_args {
+        let asked = Asked {
             exception_mask: clear,
             snapshot_buf_ptr: at,
             num_queues: count as u32,
             entry_size: entry as u32,
         };
-        let mut operation = Operation { queue_snapshot };
-        let op = if of_queues {
-            uapi::KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT
-        } else {
-            uapi::KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT
-        };
-        let result = self.trap(pid, op, &mut operation);
-        // SAFETY: all of the union is numbers.
-        let told = unsafe { operation.queue_snapshot };
+        let (result, told) = self.list(pid, of_queues, asked);
         let mut said = format!(
             "{}, {} entries of {}",
             outcome(result),
@@ -98,6 +98,54 @@ impl Session {
             said += &format!("; {}", self.entry(&fields, entry, of_queues));
         }
         Ok(said)
+    }
+
+    fn list(&self, pid: u32, of_queues: bool, asked: Asked) -> (Result<i32, Errno>, Asked) {
+        let mut operation = Operation {
+            queue_snapshot: asked,
+        };
+        let op = if of_queues {
+            uapi::KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT
+        } else {
+            uapi::KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT
+        };
+        let result = self.trap(pid, op, &mut operation);
+        // SAFETY: all of the union is numbers.
+        (result, unsafe { operation.queue_snapshot })
+    }
+
+    /// Waits until as many queues or GPUs as `entries=` says, 1 without it, have the exceptions of
+    /// `mask=`. Takes none away.
+    pub fn exceptions_come(&self, pid: u32, words: &Words<'_>) -> Result<String> {
+        let of_queues = words.word(2)? == "queues";
+        let (wanted, entries) = (words.exceptions("mask", 0)?, words.or("entries", 1)?);
+        let size = size_of_entry(of_queues);
+        let begin = Instant::now();
+        loop {
+            let mut list = vec![0u8; ROOM];
+            let asked = Asked {
+                exception_mask: 0,
+                snapshot_buf_ptr: list.as_mut_ptr() as u64,
+                num_queues: 8,
+                entry_size: size as u32,
+            };
+            let (Ok(_), told) = self.list(pid, of_queues, asked) else {
+                bail!("there is no snapshot");
+            };
+            let have = list.chunks(size).take(told.num_queues as usize);
+            // Both kinds of entries begin with their exceptions.
+            let have = have
+                .filter_map(|entry| entry.first_chunk())
+                .filter(|first| u64::from_le_bytes(**first) & wanted == wanted)
+                .count();
+            if have as u64 >= entries {
+                return Ok("0".into());
+            }
+            if begin.elapsed() > COMES {
+                return Ok(format!("{have} of {entries} have them"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Takes a snapshot of all queues, which are not new any more.

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// TIMEOUT: a step is done sooner, on a loaded host as well.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A step that waits for another process is not done in this time.
 const WAITS: Duration = Duration::from_millis(500);
 /// Letters from this one on are another user.

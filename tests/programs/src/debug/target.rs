@@ -17,7 +17,7 @@
 //! listen QUEUE            names an event and a word for the queue's exceptions
 //! payload, silent QUEUE   whether the event came, or comes soon, and the word
 //! fault                   makes an event of memory faults
-//! faulted                 whether it came, and with what
+//! faulted [soon]          whether it came, and with what; soon: waits for it
 //! stop, start QUEUE       UPDATE_QUEUE to no share of the time, or all of it
 //! destroy QUEUE           DESTROY_QUEUE
 //! wipe QUEUE              fills the header of the queue's save area with ones
@@ -46,8 +46,8 @@ const R_DEBUG: u64 = 0xabc;
 const RING: usize = 0x4000;
 /// What must not come has this long to do so.
 const DOES_NOT: Duration = Duration::from_millis(300);
-/// TIMEOUT: what comes does so at once.
-const COMES: Duration = Duration::from_secs(15);
+/// TIMEOUT: what comes does so at once, but on a loaded host.
+const COMES: Duration = Duration::from_secs(40);
 type Header = uapi::kfd_context_save_area_header;
 
 pub struct Target {
@@ -107,7 +107,10 @@ impl Target {
             "hold" => self.dispatch(words, "tick"),
             "raise" => self.dispatch(words, "raise"),
             "fault" => self.listen_for_faults(),
-            "faulted" => self.faulted(),
+            "faulted" => self.faulted(match words.word(1) {
+                Ok("soon") => COMES,
+                _ => DOES_NOT,
+            }),
             verb => {
                 let id = words.number(1)? as u32;
                 let at = self.queues.iter().position(|queue| queue.id == id);
@@ -287,7 +290,7 @@ impl Target {
         Ok("0".into())
     }
 
-    fn faulted(&self) -> Result<String> {
+    fn faulted(&self, limit: Duration) -> Result<String> {
         let event = self.fault.as_ref().context("nobody listens")?;
         let mut data = uapi::kfd_event_data {
             event_id: event.id(),
@@ -296,7 +299,7 @@ impl Target {
         let mut args = uapi::kfd_ioctl_wait_events_args {
             events_ptr: std::ptr::from_mut(&mut data) as u64,
             num_events: 1,
-            timeout: DOES_NOT.as_millis() as u32,
+            timeout: limit.as_millis() as u32,
             ..Default::default()
         };
         ioctl(self.kfd.as_fd(), uapi::IOC_WAIT_EVENTS, &mut args)?;

@@ -10,7 +10,9 @@ use kfd::{topology, Device, Kfd, Memory};
 use kfd_uapi as uapi;
 use nix::sys::pthread::{pthread_kill, pthread_self};
 use nix::sys::signal::{sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
+use nix::unistd::Pid;
 use rustix::fd::AsFd;
+use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
 pub(super) fn events(bench: &Bench) {
@@ -85,6 +87,15 @@ pub(super) fn events(bench: &Bench) {
     }
 }
 
+/// Whether a thread of this process sleeps.
+fn sleeps(task: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{task}/stat"));
+    stat.is_ok_and(|text| {
+        text.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('S'))
+    })
+}
+
 /// Waits that a signal ends: with a handler that lets calls go on, and with one that does not.
 pub(super) fn interrupted(bench: &Bench) -> Result<()> {
     extern "C" fn nothing(_: i32) {}
@@ -102,11 +113,21 @@ pub(super) fn interrupted(bench: &Bench) -> Result<()> {
         let action = SigAction::new(SigHandler::Handler(nothing), flags, SigSet::empty());
         // SAFETY: the handler does nothing.
         unsafe { sigaction(Signal::SIGUSR1, &action)? };
-        let waiter = pthread_self();
+        let (waiter, task) = (pthread_self(), nix::unistd::gettid());
+        let (over, is_over) = channel::<()>();
         let woken = std::thread::spawn(move || {
-            // Not before it waits; the signal of one that does not wait yet would be lost.
             std::thread::sleep(Duration::from_millis(400));
-            pthread_kill(waiter, Signal::SIGUSR1)
+            // The signal of one that does not wait yet is lost.
+            loop {
+                let next = match sleeps(task) {
+                    true => pthread_kill(waiter, Signal::SIGUSR1).map(|()| 1000)?,
+                    false => 10,
+                };
+                match is_over.recv_timeout(Duration::from_millis(next)) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => return nix::Result::Ok(()),
+                }
+            }
         });
         let mut args = uapi::kfd_ioctl_wait_events_args {
             events_ptr: data.as_mut_ptr() as u64,
@@ -115,6 +136,7 @@ pub(super) fn interrupted(bench: &Bench) -> Result<()> {
             ..Default::default()
         };
         let outcome = ioctl(bench.kfd(), uapi::IOC_WAIT_EVENTS, &mut args);
+        drop(over);
         woken.join().expect("it does not panic")?;
         let left = match args.timeout {
             left if left == timeout => "all of its time left",

@@ -4,17 +4,17 @@
 
 use super::inject::{Fault, Injector};
 use super::operations::Operation;
-use super::stage::{Answer, Stage};
+use super::stage::{Answer, Call, Stage};
 use super::Report;
 use crate::bench::name;
 use crate::kill::counters;
-use anyhow::{ensure, Result};
+use anyhow::{bail, ensure, Result};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long what the call began may go on behind it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What our driver counts: amdgpu's memory is looked at when the process has ended.
 type Counts = BTreeMap<String, u64>;
@@ -49,6 +49,21 @@ fn becomes(expected: &Counts) -> Result<bool> {
     }
 }
 
+/// The counts when they stay the same for a while.
+fn at_rest() -> Result<Counts> {
+    let end = Instant::now() + PATIENCE;
+    let mut last = counts()?;
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = counts()?;
+        if now == last {
+            return Ok(now);
+        }
+        ensure!(Instant::now() < end, "no rest: {last:?}, then {now:?}");
+        last = now;
+    }
+}
+
 /// `counts` with `change`.
 fn with(counts: &Counts, change: &BTreeMap<String, i64>) -> Counts {
     let mut all = counts.clone();
@@ -64,11 +79,13 @@ pub fn clean(operation: &Operation, stage: &mut Stage, report: &mut Report) -> R
     let mut call = (operation.ready)(stage)?;
     let before = counts()?;
     let answer = call.make();
-    if operation.undone {
-        // A worker forgets what was unmapped.
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    let after = counts()?;
+    let after = match call {
+        // A worker forgets what was unmapped: all that was made ready.
+        Call::Renew(_) if becomes(&begin)? => begin.clone(),
+        Call::Renew(_) => bail!("{:?} is left instead of {begin:?}", counts()?),
+        _ if operation.undone => at_rest()?,
+        _ => counts()?,
+    };
     let change = |(name, value): (&String, &u64)| {
         let old = before.get(name).copied().unwrap_or(0);
         (name.clone(), *value as i64 - old as i64)

@@ -128,6 +128,7 @@ impl Interpreter {
             ["listen"] => self.listen(false),
             ["listen", "modest"] => self.listen(true),
             ["usage"] => self.usage(),
+            ["usage", kib] => self.usage_becomes(kib.parse()?),
             ["gauge", name] => self.gauge(name),
             ["say", said] => {
                 eprintln!("{said}");

@@ -7,17 +7,20 @@
 //! listen modest       the same by who may hear of his own processes only
 //! counters     what sysfs counts of the process on the GPU
 //! usage        how much more memory in VRAM sysfs counts of the process than at first
+//! usage KIB    the same as soon as it is that: a block goes when a worker comes to it
 //! gauge NAME   how many there are in the driver
 //! ```
 
 use super::interpreter::Interpreter;
 use super::world::{BASE, PAGE};
 use crate::raw::ioctl;
+use crate::running::PATIENCE;
 use anyhow::{Context, Result};
 use kfd_uapi as uapi;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::{FromRawFd, OwnedFd};
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Migrations, faults of pages, pages that GPUs lose (`enum kfd_smi_event`: 5 to 8, 11).
 const MASK: u64 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
@@ -92,11 +95,27 @@ impl Interpreter {
     }
 
     pub fn usage(&mut self) -> Result<String> {
+        Ok(format!("{} KiB more", self.more_used()?))
+    }
+
+    /// The same when it has become `kib`, or what it is after a long time.
+    pub fn usage_becomes(&mut self, kib: i64) -> Result<String> {
+        let begin = Instant::now();
+        loop {
+            let more = self.more_used()?;
+            if more == kib || begin.elapsed() > PATIENCE {
+                return Ok(format!("{more} KiB more"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn more_used(&mut self) -> Result<i64> {
         let (pid, gpu) = (std::process::id(), self.world.gpus[0]);
         let file = format!("/sys/devices/virtual/kfd/kfd/proc/{pid}/vram_{gpu}");
         let now: i64 = fs::read_to_string(file)?.trim().parse()?;
         let first = *self.first_usage.get_or_insert(now);
-        Ok(format!("{} KiB more", (now - first) >> 10))
+        Ok((now - first) >> 10)
     }
 
     pub fn gauge(&self, name: &str) -> Result<String> {

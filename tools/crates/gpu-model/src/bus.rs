@@ -138,6 +138,12 @@ impl RegisterBus {
         value
     }
 
+    /// What a register holds, for the model's own use: no access of the guest. 0: no block has it.
+    pub fn peek(&self, chip: &Chip, dword: u64) -> u32 {
+        let route = self.route(dword);
+        route.map_or(0, |route| self.blocks[route.block].read(chip, route.key))
+    }
+
     /// Names a register that software spins on: the same value so often in a row, with no other
     /// access between.
     fn watch(&self, dword: u64, value: u32) {

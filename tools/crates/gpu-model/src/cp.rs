@@ -195,12 +195,21 @@ impl Cp {
             match (late, queue.kind) {
                 (Some(late), _) => self.shared.runner.wake_later(&task, late),
                 (None, Kind::Kiq | Kind::Hiq) => self.run_now(&queue, &task),
-                _ if at_once && queue.quick() => {}
+                _ if at_once && self.is_done_quickly(&queue) => {}
                 _ => self.shared.runner.wake(&task),
             }
         }
         self.shared.runner.poll();
         found
+    }
+
+    /// Whether the doorbell's own thread could do all that the queue has to do.
+    fn is_done_quickly(&self, queue: &Queue) -> bool {
+        let quick = || match queue.quick() {
+            true => Progress::Idle,
+            false => Progress::Busy,
+        };
+        self.shared.runner.guard(quick) == Progress::Idle
     }
 
     /// How late a doorbell is heard, if it is (hostile mode): it is a posted write.
@@ -215,7 +224,7 @@ impl Cp {
 
     fn run_now(&self, queue: &Arc<Queue>, task: &Arc<Task>) {
         for _ in 0..Self::STEPS_NOW {
-            match queue.step() {
+            match self.shared.runner.guard(|| queue.step()) {
                 Progress::Busy => {}
                 Progress::Idle => return,
                 // It waits for a register or memory: let the runner look again.

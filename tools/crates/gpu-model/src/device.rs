@@ -9,6 +9,7 @@
 mod tlb;
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::bus::Block;
@@ -22,6 +23,7 @@ use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::memory::{BusError, Physical};
+use crate::nbio;
 use crate::preset::{ip, Preset};
 use crate::processor::bus::{
     Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict,
@@ -501,6 +503,10 @@ impl Bus for GpuBus {
 
     fn pasid(&self, space: Space) -> u16 {
         self.chip.ih.pasid(space.hub, space.vmid)
+    }
+
+    fn sdma_doorbells(&self, engine: u8) -> Option<Range<u32>> {
+        nbio::sdma_doorbells(&self.chip, engine)
     }
 
     fn listen(&self, dword: u32) {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cp::layout::pq_control;
-use crate::cp::mqd::{dw, HQD_FIRST, STATIC_THREAD_MGMT};
+use crate::cp::mqd::{dw, HEADER, HQD_FIRST, STATIC_THREAD_MGMT};
 use crate::cp::reg::CpRegister;
 use crate::cp::Cp;
 use crate::gmc::pte::Mtype;
@@ -50,12 +50,19 @@ pub struct Flat {
     pub mtype: Mutex<Mtype>,
     /// What waves execute, if not gfx942.
     pub target: OnceLock<gcn::Target>,
+    /// Addresses where the model has a fault of its own.
+    pub breaks: Mutex<std::ops::Range<u64>>,
+    /// Doorbells of the copy engines.
+    pub sdma_doorbells: Mutex<Vec<std::ops::Range<u32>>>,
     /// Queues that listen to a doorbell.
     pub listeners: Mutex<HashMap<u32, i32>>,
 }
 
 impl Flat {
     fn at(&self, space: Space, address: u64, bytes: usize, access: Access) -> Result<u64, Fault> {
+        let breaks = lock(&self.breaks).clone();
+        let breaks = address < breaks.end && address.saturating_add(bytes as u64) > breaks.start;
+        assert!(!breaks, "a fault of the model, made up by this test");
         let base = lock(&self.bases)[usize::from(space.vmid)];
         let last = address.saturating_add((bytes as u64).saturating_sub(1));
         let missing = lock(&self.missing).clone();
@@ -152,6 +159,10 @@ impl Bus for Flat {
 
     fn pasid(&self, space: Space) -> u16 {
         lock(&self.pasids)[usize::from(space.vmid)]
+    }
+
+    fn sdma_doorbells(&self, engine: u8) -> Option<std::ops::Range<u32>> {
+        lock(&self.sdma_doorbells).get(usize::from(engine)).cloned()
     }
 
     fn listen(&self, dword: u32) {
@@ -282,6 +293,8 @@ impl Rig {
             caches: OnceLock::new(),
             mtype: Mutex::new(Mtype::Rw),
             target: OnceLock::new(),
+            breaks: Mutex::default(),
+            sdma_doorbells: Mutex::default(),
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();
@@ -406,6 +419,7 @@ impl Rig {
         for se in STATIC_THREAD_MGMT {
             dwords[se] = !0;
         }
+        dwords[dw::HEADER] = HEADER;
         dwords[dw::COMPUTE_TG_CHUNK_SIZE] = aql.into();
         dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
         dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;

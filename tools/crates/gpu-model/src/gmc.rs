@@ -318,10 +318,14 @@ impl Gmc {
     }
 
     fn entry(&self, chip: &Chip, table: Physical, index: u64) -> Result<Entry, FaultReason> {
-        let address = table.address + index * 8;
+        let at = Physical {
+            address: table.address + index * 8,
+            ..table
+        };
+        self.left(at)?;
         let raw = chip
-            .memory(table.memory)
-            .read_u64(address)
+            .memory(at.memory)
+            .read_u64(at.address)
             .map_err(|_| FaultReason::Bus)?;
         Ok(Entry(raw))
     }
@@ -400,17 +404,30 @@ impl Gmc {
         }
     }
 
+    /// Bytes of memory from there on. Local memory may be smaller than the BAR, and than what the
+    /// host has behind it.
+    fn left(&self, at: Physical) -> Result<u64, FaultReason> {
+        match at.memory {
+            Memory::System => Ok(u64::MAX),
+            Memory::Vram => match self.reach.bytes().saturating_sub(at.address) {
+                0 => Err(FaultReason::Bus),
+                left => Ok(left),
+            },
+        }
+    }
+
     fn leaf(&self, entry: Entry, shift: u32, va: u64) -> Result<Translation, FaultReason> {
         if !entry.valid() {
             return Err(FaultReason::Invalid);
         }
         let inside = va & ((1 << shift) - 1);
+        let at = Physical {
+            memory: entry.memory(),
+            address: entry.address() + inside,
+        };
         Ok(Translation {
-            at: Physical {
-                memory: entry.memory(),
-                address: entry.address() + inside,
-            },
-            length: (1 << shift) - inside,
+            at,
+            length: self.left(at)?.min((1 << shift) - inside),
             readable: entry.readable(),
             writable: entry.writable(),
             executable: entry.executable(),

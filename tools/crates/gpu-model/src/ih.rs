@@ -139,10 +139,11 @@ impl Interrupt {
     fn only_hints(&self) -> bool {
         use crate::cp::layout::source::CP_EOP_INTERRUPT;
         use crate::sdma::layout::source::SDMA_TRAP;
-        matches!(
-            (self.client, self.source),
-            (client::GRBM_CP, CP_EOP_INTERRUPT) | (client::SDMA0 | client::SDMA1, SDMA_TRAP)
-        )
+        match self.source {
+            CP_EOP_INTERRUPT => self.client == client::GRBM_CP,
+            SDMA_TRAP => crate::sdma::CLIENTS.contains(&self.client),
+            _ => false,
+        }
     }
 
     fn encode(&self, pasid: u16, time: u64) -> [u8; Self::SIZE as usize] {
@@ -498,17 +499,21 @@ mod tests {
         rig
     }
 
-    fn push(rig: &Rig, data: u32) {
-        let entry = Interrupt {
-            client: client::GRBM_CP,
-            source: 181,
+    fn entry(client: u8, source: u8, data: u32) -> Interrupt {
+        Interrupt {
+            client,
+            source,
             ring_id: 3,
             vmid: 9,
             from_mm: false,
             pasid: None,
             node: 1,
             data: [data, 2, 3, 4],
-        };
+        }
+    }
+
+    fn push(rig: &Rig, data: u32) {
+        let entry = entry(client::GRBM_CP, 181, data);
         rig.chip().ih.push(rig.chip(), entry);
     }
 
@@ -544,6 +549,14 @@ mod tests {
             assert_eq!(dword(&rig, u64::from(n % 8) * 32 + 16), n);
             rig.model.doorbell_write(0x340 * 4, &wptr.to_le_bytes());
         }
+    }
+
+    #[test]
+    fn traps_of_every_copy_engine_only_hint_at_memory() {
+        let trap = |client| entry(client, crate::sdma::layout::source::SDMA_TRAP, 0);
+        let engines = [client::SDMA2, client::SDMA3, client::SDMA4];
+        assert!(engines.iter().all(|client| trap(*client).only_hints()));
+        assert!(!trap(client::GRBM_CP).only_hints());
     }
 
     #[test]

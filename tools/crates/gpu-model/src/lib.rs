@@ -98,6 +98,7 @@ pub fn layouts() -> impl Iterator<Item = &'static Layout> {
         cp::layout::LAYOUTS,
         sdma::layout::LAYOUTS,
         ih::layout::LAYOUTS,
+        nbio::layout::LAYOUTS,
     ];
     tables.into_iter().flatten()
 }

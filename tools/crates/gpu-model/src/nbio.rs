@@ -2,6 +2,9 @@
 //! North bridge I/O (NBIF 7.9): the chip's face to PCIe. Identity straps, local memory size,
 //! windows to registers and memory outside BAR5, doorbell routing set-up, HDP flush. One per GPU.
 
+pub mod layout;
+
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::bus::Block;
@@ -55,16 +58,18 @@ registers! {
         BIF_BX_PF0_PARTITION_MEM_STATUS = 2 @ 0x0164;
         XCC_DOORBELL_FENCE = 5 @ 0x740c;
         S2A_DOORBELL_ENTRY_0_CTRL[16] = 5 @ 0x7a80;
-        DOORBELL0_CTRL_ENTRY_0[16] = 8 @ 0xcd00;
+        /// Entry 1 and on: which doorbells are the copy engines'.
+        DOORBELL0_CTRL_ENTRY_0[17] = 8 @ 0xcd00;
         BIFC_DOORBELL_ACCESS_EN_PF = 8 @ 0xcf6e;
         BIFC_GFX_INT_MONITOR_MASK = 8 @ 0xe8ad;
     }
 }
 
+use layout::{doorbell_entry, sdma_doorbell_range};
 use NbioRegister::*;
 
 registers! {
-    /// What NBIF 7.4 has besides: routing of doorbells, which are stored only.
+    /// What NBIF 7.4 has besides: routing of doorbells.
     pub enum Nbio74Register from "nbio/nbio_7_4" {
         BIF_FB_EN = 2 @ 0x00ff;
         BIF_SDMA0_DOORBELL_RANGE = 2 @ 0x01d0;
@@ -84,6 +89,34 @@ registers! {
         BIF_MMSCH1_DOORBELL_RANGE = 2 @ 0x01d8;
         BIF_SDMA4_DOORBELL_RANGE = 2 @ 0x01d9;
     }
+}
+
+/// The doorbells that NBIF sends to a copy engine instead of the command processor, as the driver
+/// set it up: dwords from the beginning of a page. None: nothing is set up.
+pub fn sdma_doorbells(chip: &Chip, engine: u8) -> Option<Range<u32>> {
+    let read = |segment: usize, offset: u32| {
+        let at = chip.preset.base(ip::NBIF, 0, segment) + offset;
+        chip.bus.peek(chip, at.into())
+    };
+    let (offset, size) = match chip.preset.generation {
+        // `nbio_v7_9.c`, nbio_v7_9_sdma_doorbell_range: four engines of each die.
+        Generation::Mi300 => {
+            let value = read(8, 0xcd01 + u32::from(engine));
+            (
+                doorbell_entry::BIF_DOORBELL0_RANGE_OFFSET_ENTRY.pick(value),
+                doorbell_entry::BIF_DOORBELL0_RANGE_SIZE_ENTRY.pick(value),
+            )
+        }
+        Generation::Mi200 => {
+            let places = [0x1d0, 0x1d1, 0x1d6, 0x1d7, 0x1d9];
+            let value = read(2, *places.get(usize::from(engine))?);
+            (
+                sdma_doorbell_range::OFFSET.pick(value),
+                sdma_doorbell_range::SIZE.pick(value),
+            )
+        }
+    };
+    (size != 0).then_some(offset..offset + size)
 }
 
 /// Where NBIF 7.4 has what both have, by names of its own (`nbio_7_4_offset.h`): all but one

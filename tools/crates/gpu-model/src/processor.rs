@@ -18,6 +18,11 @@ pub mod runner;
 pub mod saved;
 pub mod stats;
 
+/// A doorbell's place in its page, in dwords: how far the GPU looks to send it to an engine.
+pub(crate) const fn in_page(doorbell: u32) -> u32 {
+    doorbell & 0x3ff
+}
+
 /// Locks; a panic elsewhere does not make the data less valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::engine::Progress;
+use crate::ih::client;
 use crate::preset::Generation;
 use crate::processor::bus::{Bus, Fault, Hub, Space, View};
 use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
@@ -27,6 +28,14 @@ use crate::processor::stats::Stats;
 use layout::{cntl, context, f32_cntl, reg, reg_4_4_0, status_reg};
 use ring::{Flight, Ring};
 
+/// Clients of the interrupt handler, by engine of a die.
+pub const CLIENTS: [u8; 5] = [
+    client::SDMA0,
+    client::SDMA1,
+    client::SDMA2,
+    client::SDMA3,
+    client::SDMA4,
+];
 /// Dwords of an engine's register space.
 pub const ENGINE_DWORDS: u32 = 0x600;
 /// Rings of an engine: GFX, PAGE, RLC0 to RLC7.
@@ -218,7 +227,7 @@ impl Sdma {
                 });
                 if let Some(late) = self.lateness() {
                     self.runner.wake_later(task, late);
-                } else if number >= FIRST_RLC || !Self::finishes(ring) {
+                } else if number >= FIRST_RLC || !self.finishes(ring) {
                     self.runner.wake(task);
                 }
             }
@@ -239,9 +248,9 @@ impl Sdma {
     /// Runs a ring of the kernel's on this thread for a few slices: true if that was all. What it
     /// is asked for is short, a chip has done it within microseconds, and its driver gives it
     /// little time.
-    fn finishes(ring: &Ring) -> bool {
+    fn finishes(&self, ring: &Ring) -> bool {
         (0..KERNEL_SLICES)
-            .map(|_| ring.step())
+            .map(|_| self.runner.guard(|| ring.step()))
             .find(|progress| *progress != Progress::Busy)
             == Some(Progress::Idle)
     }

@@ -165,6 +165,11 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
         Ok(Action::Complete | Action::Started) => {
             fences::acquire(queue, body, packet[0]);
             body.flight.aql = Some(pending);
+            if let (true, Some(team)) = (pending.shared, &queue.team) {
+                // Doorbells reach the followers first, and whether they find the master here yet is
+                // a matter of time.
+                team.wake(queue.xcc, queue.shared.runner());
+            }
             overtake::consider(queue, body)?;
             Ok(None)
         }
@@ -207,7 +212,7 @@ fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress
         queue.advance(body, completed);
         team.report(queue.xcc, completed);
     }
-    // The master wakes it when it is at another packet.
+    // The master wakes it when it begins another packet.
     if body.rptr > completed || body.rptr >= queue.wptr() {
         return Ok(Some(Progress::Idle));
     }
@@ -247,11 +252,8 @@ fn fetch(queue: &Queue, packet: u64) -> Result<Vec<u32>, Fault> {
 
 /// Address of a packet.
 fn address(queue: &Queue, index: u64) -> u64 {
-    let packets = (queue.hqd.ring_dwords() / PACKET_DWORDS).max(1);
-    queue
-        .hqd
-        .ring_base()
-        .wrapping_add(index % packets * PACKET_DWORDS * 4)
+    let place = index % queue.hqd.ring_packets() * PACKET_DWORDS * 4;
+    queue.hqd.ring_base().wrapping_add(place)
 }
 
 /// Begins the packet at the read index.
@@ -363,9 +365,6 @@ fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Faul
     overtake::follow(queue, body);
     if let Some(team) = &queue.team {
         team.report(queue.xcc, next);
-        if next < queue.wptr() {
-            team.wake(queue.xcc, queue.shared.runner());
-        }
     }
     queue.report_rptr(body);
     tell(queue, pending)

@@ -79,7 +79,7 @@ impl Gws {
     /// A wave that waits at a barrier goes away, to come back later. `resource`: where it waits.
     fn leave(&mut self, key: Key, ticket: u64) {
         if let Some(counter) = self.0.get_mut(&key).filter(|at| at.generation == ticket) {
-            counter.value += 1;
+            counter.value = counter.value.saturating_add(1);
         }
     }
 
@@ -169,6 +169,17 @@ mod tests {
         assert!(again.is_some(), "the other one has not come");
         assert_eq!(ask(&mut gws, GwsOp::Barrier, 1, None), Answer::Granted);
         assert_eq!(ask(&mut gws, GwsOp::Barrier, 1, again), Answer::Granted);
+    }
+
+    /// A program chooses the value, and may use one counter as both.
+    #[test]
+    fn a_counter_that_is_full_stays_so_when_a_wave_leaves_its_barrier() {
+        let mut gws = Gws::default();
+        ask(&mut gws, GwsOp::Init, u32::MAX, None);
+        let waits = ticket(ask(&mut gws, GwsOp::Barrier, 0, None)).unwrap();
+        ask(&mut gws, GwsOp::SemaV, 0, None);
+        gws.leave(KEY, waits);
+        assert_eq!(gws.0[&KEY].value, u32::MAX);
     }
 
     #[test]

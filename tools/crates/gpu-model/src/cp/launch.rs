@@ -15,10 +15,11 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gcn::wave::status;
-use gcn::{CodeCache, Dispatch, GwsRequest, Scratch, Workgroup};
+use gcn::{CodeCache, Dispatch, GwsRequest, Scratch, Target, Workgroup};
 
 use super::crew::Crew;
 use super::debug::Control;
+use super::layout::{sh_mem_alignment_mode, sh_mem_config};
 use super::queue::Queue;
 use place::Places;
 pub use settle::{message_of, settle, Turn, MSG_SAVEWAVE};
@@ -122,6 +123,23 @@ pub struct Order {
     pub cu_masks: [u32; 4],
 }
 
+/// Counts a process whose waves would not do on hardware what they do here: unaligned accesses
+/// work in any mode, and the 8-bit floats of gfx942 are always those of F8_MODE. Drivers set both
+/// for all processes (`amdkfd/kfd_device_queue_manager_v9.c`, update_qpd_v9).
+fn tell_settings(queue: &Queue) {
+    let (shared, config) = (&queue.shared, queue.process.sh_mem_config);
+    let is_aligned = sh_mem_config::ALIGNMENT_MODE.pick(config) != sh_mem_alignment_mode::UNALIGNED;
+    let has_f8_mode = shared.bus.cores().target == Target::Gfx942;
+    if queue.space.vmid != 0 && is_aligned {
+        shared
+            .stats
+            .count("dispatch with SH_MEM_CONFIG.ALIGNMENT_MODE other than UNALIGNED");
+    }
+    if queue.space.vmid != 0 && has_f8_mode && sh_mem_config::F8_MODE.pick(config) == 0 {
+        shared.stats.count("dispatch without SH_MEM_CONFIG.F8_MODE");
+    }
+}
+
 /// A dispatch in flight.
 pub struct Launch {
     order: Order,
@@ -138,6 +156,7 @@ pub struct Launch {
 impl Launch {
     /// Prepares to run `order` on the queue's XCC.
     pub fn new(queue: &Queue, mut order: Order) -> Self {
+        tell_settings(queue);
         let lds = order.dispatch.lds_bytes;
         let cores = queue.shared.bus.cores();
         order.dispatch.lds_bytes = lds.next_multiple_of(cores.target.lds_granule());

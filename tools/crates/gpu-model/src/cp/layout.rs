@@ -18,6 +18,7 @@ layouts! {
     set_resources from [Struct(KFD, "pm4_mes_set_resources"),
         Place(SOC15D, "PACKET3_SET_RESOURCES")] after 1 {
         VMID_MASK = 0: 0, 16;
+        ENB_XNACK_RETRY_DISABLE_CHECK = 0: 28, 1;
         QUEUE_TYPE = 0: 29, 3;
         QUEUE_MASK_LO = 1: 0, 32;
     }
@@ -167,6 +168,10 @@ layouts! {
         VMID = 0: 4, 4;
         QUEUEID = 0: 8, 3;
     }
+    sh_mem_config from [Register(GC, "SH_MEM_CONFIG")] after 0 {
+        ALIGNMENT_MODE = 0: 3, 2;
+        F8_MODE = 0: 8, 1;
+    }
     spi_gdbg from [Register(GC, "SPI_GDBG_PER_VMID_CNTL")] after 0 {
         STALL_VMID = 0: 0, 1;
         LAUNCH_MODE = 0: 1, 2;
@@ -245,6 +250,9 @@ values! {
         "extended_engine_sel__mes_map_queues__" {
         SDMA0_TO_7_SEL = 1;
         SDMA8_TO_15_SEL = 2;
+    }
+    sh_mem_alignment_mode: u32 from "include/vega10_enum.h" "SH_MEM_ALIGNMENT_MODE_" {
+        UNALIGNED = 3;
     }
     unmap_queues_action: u32 from "amdkfd/kfd_pm4_headers_ai.h" "action__mes_unmap_queues__" {
         RESET_QUEUES = 1;

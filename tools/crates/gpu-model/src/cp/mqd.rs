@@ -6,10 +6,13 @@
 //! queue slot's CP_HQD_* registers, 1 to 80 of COMPUTE_*. Source: `include/v9_structs.h`, struct
 //! v9_mqd.
 
+use super::aql::PACKET_DWORDS;
 use super::layout::{doorbell_control, pq_control, rptr_report, vmid, wptr_poll};
 use crate::layout::{places, Field};
 use crate::processor::bus::{wide, Fault, View};
 
+/// What every MQD has in [`dw::HEADER`].
+pub const HEADER: u32 = 0xc031_0800;
 /// Dwords of an MQD that the model reads (the rest is the firmware's).
 pub const MQD_DWORDS: usize = 256;
 /// First dword of the HQD image.
@@ -20,10 +23,13 @@ pub const HQD_DWORDS: usize = 59;
 pub const SH_DWORDS: usize = 128;
 /// How many of them an MQD holds: up to COMPUTE_USER_DATA_15.
 pub const SH_SAVED: usize = 80;
+/// QUEUE_SIZE of a ring that takes all of an address space of 48 bits.
+const MAX_QUEUE_SIZE: u32 = 45;
 
 places! {
     /// Dword numbers, by field name of struct v9_mqd.
     dw, DWORDS:
+    HEADER = 0;
     COMPUTE_PGM_RSRC2 = 20;
     COMPUTE_STATIC_THREAD_MGMT_SE0 = 23;
     COMPUTE_STATIC_THREAD_MGMT_SE1 = 24;
@@ -125,9 +131,36 @@ impl Hqd {
         self.pair(dw::CP_HQD_PQ_BASE_LO) << 8
     }
 
-    /// Dwords of the ring: QUEUE_SIZE says 2^(n+1).
+    /// Dwords of the ring: QUEUE_SIZE says 2^(n+1). What does not fit an address space is as large
+    /// as one.
     pub const fn ring_dwords(&self) -> u64 {
-        2 << pq_control::QUEUE_SIZE.pick(self.get(dw::CP_HQD_PQ_CONTROL))
+        let size = self.queue_size();
+        2 << if size < MAX_QUEUE_SIZE {
+            size
+        } else {
+            MAX_QUEUE_SIZE
+        }
+    }
+
+    const fn queue_size(&self) -> u32 {
+        pq_control::QUEUE_SIZE.pick(self.get(dw::CP_HQD_PQ_CONTROL))
+    }
+
+    /// AQL packets of the ring; one where there is no room for any.
+    pub const fn ring_packets(&self) -> u64 {
+        let packets = self.ring_dwords() / PACKET_DWORDS;
+        if packets == 0 {
+            1
+        } else {
+            packets
+        }
+    }
+
+    /// Whether QUEUE_SIZE can be meant: a driver that has no size gets 63 out of its logarithm, and
+    /// AQL packets have 16 dwords.
+    pub const fn has_possible_ring(&self) -> bool {
+        let holds_one = !self.is_aql() || self.ring_dwords() >= PACKET_DWORDS;
+        holds_one && self.queue_size() <= MAX_QUEUE_SIZE
     }
 
     /// Where the read pointer is reported.
@@ -196,6 +229,11 @@ impl Mqd {
         Ok(Mqd(view.dwords(address, MQD_DWORDS)?))
     }
 
+    /// Whether it begins as all MQDs do (`amdkfd/kfd_mqd_manager_v9.c`, init_mqd).
+    pub fn has_header(&self) -> bool {
+        self.get(dw::HEADER) == HEADER
+    }
+
     /// Its HQD image.
     pub fn hqd(&self) -> Hqd {
         let mut hqd = Hqd::default();
@@ -227,6 +265,19 @@ pub fn save(view: View<'_>, address: u64, dwords: &[(usize, u32)]) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_queue_size_is_a_ring() {
+        for size in 0..64 {
+            let mut hqd = Hqd::default();
+            hqd.set(dw::CP_HQD_PQ_CONTROL, pq_control::QUEUE_SIZE.place(size));
+            assert!(hqd.ring_dwords().is_power_of_two() && hqd.ring_packets() > 0);
+            assert!(hqd.ring_dwords().checked_mul(4).is_some());
+            assert_eq!(hqd.has_possible_ring(), size <= 45, "{size}");
+            hqd.set(dw::CP_HQD_AQL_CONTROL, 1);
+            assert_eq!(hqd.has_possible_ring(), (3..46).contains(&size), "{size}");
+        }
+    }
 
     #[test]
     fn the_hqd_image_speaks_of_the_ring() {

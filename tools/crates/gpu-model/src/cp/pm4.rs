@@ -99,10 +99,11 @@ impl Cx<'_> {
     }
 }
 
-/// Registers that unprivileged packets may write: UCONFIG space (perf counters, scratch) and the
-/// HDP flush.
+/// Registers that unprivileged packets may write: UCONFIG space from its beginning (gc_gfxudec of
+/// `gc_9_4_3_offset.h`) to the performance counters (up to gc_utcl2_l2tlbpldec), and the HDP flush.
+/// What follows is RLC's, the power management's and the hypervisor's.
 const fn is_open_register(offset: u32) -> bool {
-    matches!(offset, 0xc000..=0xffff | GPU_HDP_FLUSH_REQ)
+    matches!(offset, 0xc000..=0xdfff | GPU_HDP_FLUSH_REQ)
 }
 
 /// Runs a slice of a PM4 queue.

@@ -7,7 +7,7 @@
 //! [`Flight`] is what outlives an unmap.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::aql;
 use super::cwsr;
@@ -25,8 +25,8 @@ use crate::hostile::wave::WaveView;
 use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
-use crate::processor::lock;
 use crate::processor::runner::{Job, Task};
+use crate::processor::{in_page, lock};
 
 /// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -273,6 +273,28 @@ impl Queue {
                 hqd.wptr(),
             ),
         };
+        if !hqd.has_possible_ring() {
+            shared.stats.count("ring of an impossible size");
+            let size = hqd.get(dw::CP_HQD_PQ_CONTROL);
+            tracing::warn!(
+                ?slot,
+                size,
+                aql = hqd.is_aql(),
+                "CP_HQD_PQ_CONTROL.QUEUE_SIZE"
+            );
+        }
+        let engines = (0..shared.sdma.engines()).map(|engine| engine as u8);
+        let mut taken = engines.filter_map(|engine| shared.bus.sdma_doorbells(engine));
+        if vmid != 0 && taken.any(|range| range.contains(&in_page(hqd.doorbell()))) {
+            shared
+                .stats
+                .count("compute queue with a copy engine's doorbell");
+            tracing::warn!(
+                ?slot,
+                doorbell = hqd.doorbell(),
+                "doorbell of a copy engine"
+            );
+        }
         let threads = shared.crew.as_ref().map_or(1, |crew| crew.size());
         let has_traps = pgm_rsrc2::TRAP_PRESENT.pick(sh[dw::COMPUTE_PGM_RSRC2 - 1]) != 0;
         let body = Body {
@@ -586,8 +608,10 @@ impl Queue {
         if self.kind != Kind::Aql || self.xcc.is_follower() {
             return false;
         }
-        let Ok(mut body) = self.body.try_lock() else {
-            return false;
+        let mut body = match self.body.try_lock() {
+            Ok(body) => body,
+            Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
         };
         self.gone.load(Ordering::Acquire) || aql::quick(self, &mut body)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::debug::{Control, WatchRegisters};
 use super::layout::grbm_gfx_cntl;
-use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
+use super::mqd::{dw, Hqd, HQD_FIRST};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::reg::CpRegister::{self, *};
 use super::sched::Keep;
@@ -372,7 +372,7 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
         (hqd, bank.is_kiq(slot), poll, process, bank.member())
     };
     let address = hqd.mqd_address();
-    let mqd = match Mqd::load(shared.kernel_view(slot.xcc), address) {
+    let mqd = match shared.load_mqd(slot.xcc, address) {
         Ok(mqd) => mqd,
         Err(fault) => {
             tracing::warn!(?slot, %fault, "queue without an MQD not mapped");

@@ -57,6 +57,8 @@ pub struct Hws {
     vmid_mask: Vec<u16>,
     /// Queue slots that SET_RESOURCES gave it: bit 32 * (me - 1) + 8 * pipe + queue.
     queue_mask: Vec<u64>,
+    /// ENB_XNACK_RETRY_DISABLE_CHECK: no two processes with different RETRY_DISABLE are on at once.
+    checks_xnack: Vec<bool>,
     runlists: Vec<Option<Runlist>>,
     rotating: bool,
 }
@@ -68,6 +70,7 @@ impl Hws {
             vmids: Default::default(),
             vmid_mask: vec![0; xccs.into()],
             queue_mask: vec![0; xccs.into()],
+            checks_xnack: vec![false; xccs.into()],
             runlists: (0..xccs).map(|_| None).collect(),
             rotating: false,
         }
@@ -149,6 +152,7 @@ pub fn set_resources(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
         let mut hws = lock(&cx.queue.shared.hws);
         hws.vmid_mask[xcc] = resources::VMID_MASK.of(body) as u16;
         hws.queue_mask[xcc] = resources::QUEUE_MASK_LO.wide(body);
+        hws.checks_xnack[xcc] = resources::ENB_XNACK_RETRY_DISABLE_CHECK.is_set(body);
     }
     Ok(Flow::Next)
 }
@@ -253,7 +257,7 @@ fn map_compute(
 ) -> Result<(), Fault> {
     // A queue that is still there is one that the driver lost in a reset.
     shared.unmap(slot, Keep::Forgotten);
-    let mqd = Mqd::load(shared.kernel_view(slot.xcc), address)?;
+    let mqd = shared.load_mqd(slot.xcc, address)?;
     let mut config = queue::Config {
         slot,
         kind: Kind::Follower,
@@ -426,6 +430,12 @@ pub fn invalidate_tlbs(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     // gfx_v9_4_3_kiq_invalidate_tlbs: 1 is by PASID.
     let by_pasid = invalidate::DST_SEL.of(body) == 1;
     let all_hubs = invalidate::ALL_HUB.is_set(body);
+    if !by_pasid {
+        shared
+            .stats
+            .count("INVALIDATE_TLBS.DST_SEL other than by PASID");
+        tracing::warn!(xcc, body = body[0], "INVALIDATE_TLBS");
+    }
     // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty
     // TLB.
     let vmids = match by_pasid {
@@ -461,6 +471,7 @@ pub fn run_list(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let copy = shared.rank(cx.queue);
     let runlist = Runlist::load(shared, cx.view(), copy, body)?;
     let mut hws = lock(&shared.hws);
+    runlist.tell_conflicts(shared, hws.checks_xnack[usize::from(xcc)]);
     hws.runlists[usize::from(xcc)] = Some(runlist);
     runlist::map(shared, &mut hws, xcc);
     Ok(Flow::Next)
@@ -496,6 +507,16 @@ impl Shared {
                 queue: bit % 8,
             })
             .find(|slot| !state.mapped.contains_key(slot))
+    }
+
+    /// The MQD of a queue that is about to be mapped.
+    pub fn load_mqd(&self, xcc: u8, address: u64) -> Result<Mqd, Fault> {
+        let mqd = Mqd::load(self.kernel_view(xcc), address)?;
+        if !mqd.has_header() {
+            self.stats.count("MQD without its header");
+            tracing::warn!(xcc, address, header = mqd.get(dw::HEADER), "MQD");
+        }
+        Ok(mqd)
     }
 
     fn map_sdma(&self, engine: u8, queue: RlcQueue) -> bool {

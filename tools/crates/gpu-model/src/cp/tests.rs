@@ -3,6 +3,7 @@
 //! preemption.
 
 mod aql;
+mod broken;
 mod caches;
 mod cwsr;
 mod debug;

@@ -90,6 +90,27 @@ fn a_flush_of_the_graphics_hub_writes_the_l2_back() {
 }
 
 #[test]
+fn the_driver_says_which_doorbells_are_the_copy_engines() {
+    for (preset, registers, set) in [
+        // BIF_DOORBELL0_RANGE_OFFSET_ENTRY 9:0, _SIZE_ENTRY 14:10.
+        (Preset::mi300x(), (8, [0xcd01, 0xcd02]), 0x214 | 20 << 10),
+        // OFFSET 11:2, SIZE 20:16.
+        (Preset::mi250x(), (2, [0x1d0, 0x1d1]), 0x214 << 2 | 20 << 16),
+    ] {
+        let (segment, offsets) = registers;
+        let base = preset.base(ip::NBIF, 0, segment);
+        let rig = Rig::of(preset);
+        let bus = GpuBus {
+            chip: rig.model.shared_chip(),
+        };
+        assert_eq!(bus.sdma_doorbells(1), None);
+        rig.write(u64::from(base + offsets[1]), set);
+        assert_eq!(bus.sdma_doorbells(1), Some(0x214..0x228));
+        assert_eq!(bus.sdma_doorbells(0), None);
+    }
+}
+
+#[test]
 fn a_page_that_came_meanwhile_is_no_fault() {
     assert_eq!(late(FOUR_LEVELS | RETRY, 0), (Verdict::Retry, 0));
     // Who cannot repeat it has met a page that was not valid (PERMISSION_FAULTS 7:4).

@@ -97,15 +97,36 @@ fn leaves_of_2_mib_and_1_gib_stop_the_walk() {
     assert_eq!(found.at.address, 0x60_0000 + (VA & 0x1f_ffff));
     assert_eq!(found.length, (2 << 20) - (VA & 0x1f_ffff));
 
-    put(&rig, 0x20_0000, 30, E::LEAF | RWX);
+    put(&rig, 0x20_0000, 30, E::LEAF | E::SYSTEM | RWX);
     let found = ask(&rig, VA, Access::Write).unwrap();
     assert_eq!(
         found.at,
         Physical {
-            memory: Memory::Vram,
+            memory: Memory::System,
             address: VA & 0x3fff_ffff
         }
     );
+}
+
+/// BAR0, and the memory that the host has for it, are a power of two; local memory need not be.
+#[test]
+fn there_is_nothing_behind_the_end_of_local_memory() {
+    let rig = process();
+    let end = rig.chip().vram_size;
+    put(&rig, ROOT, 39, 0x20_0000 | E::VALID);
+    put(&rig, 0x20_0000, 30, 0x30_0000 | E::VALID);
+    let leaf = |at: u64| put(&rig, 0x30_0000, 21, at | RWX);
+    leaf(end);
+    assert_eq!(ask(&rig, VA, Access::Write), Err(FaultReason::Bus));
+    leaf(end | E::SYSTEM);
+    assert!(ask(&rig, VA, Access::Write).is_ok());
+    // A leaf of 2 MiB of which a page is there.
+    let inside = VA & 0x1f_ffff;
+    leaf(end - 0x1000 - inside);
+    assert_eq!(ask(&rig, VA, Access::Write).unwrap().length, 0x1000);
+    assert_eq!(ask(&rig, VA + 0x1000, Access::Write), Err(FaultReason::Bus));
+    put(&rig, ROOT, 39, end | E::VALID);
+    assert_eq!(ask(&rig, VA, Access::Read), Err(FaultReason::Bus));
 }
 
 #[test]
@@ -178,7 +199,12 @@ fn a_retry_fault_is_told_once_until_the_driver_acknowledges_it() {
 fn permissions_are_per_access() {
     let rig = process();
     put(&rig, ROOT, 39, 0x20_0000 | E::VALID);
-    put(&rig, 0x20_0000, 30, E::LEAF | E::VALID | E::READABLE);
+    put(
+        &rig,
+        0x20_0000,
+        30,
+        E::LEAF | E::SYSTEM | E::VALID | E::READABLE,
+    );
     assert!(ask(&rig, VA, Access::Read).is_ok());
     assert_eq!(ask(&rig, VA, Access::Write), Err(FaultReason::Permission));
     assert_eq!(ask(&rig, VA, Access::Fetch), Err(FaultReason::Permission));

@@ -190,7 +190,7 @@ impl PhysicalMemory for Hdp {
     fn zero(&self, address: u64, length: u64) -> Result<(), BusError> {
         let mut copies = self.copies();
         self.memory.zero(address, length)?;
-        let pages = address / PAGE..=address.saturating_add(length) / PAGE;
+        let pages = address / PAGE..address.saturating_add(length).div_ceil(PAGE);
         copies.pages.retain(|page, _| !pages.contains(page));
         copies.order.retain(|page| !pages.contains(page));
         Ok(())
@@ -259,6 +259,19 @@ mod tests {
         hdp.zero(0x1000, 0x2000).unwrap();
         assert_eq!(hdp.read_u64(0x1800), Ok(0));
         assert!(hdp.read_u64(4 << 20).is_err() && hdp.write_u64(u64::MAX, 1).is_err());
+    }
+
+    #[test]
+    fn clearing_a_page_leaves_the_next_one_s_copy() {
+        let (_, hdp) = hdp();
+        hdp.read_u64(0x1000).unwrap();
+        hdp.read_u64(0x2000).unwrap();
+        hdp.zero(0x1000, 0x1000).unwrap();
+        let copies = hdp.copies();
+        assert_eq!(
+            [1, 2].map(|page| copies.pages.contains_key(&page)),
+            [false, true]
+        );
     }
 
     fn memory_value(data: &[u8], at: usize) -> Result<u64, BusError> {

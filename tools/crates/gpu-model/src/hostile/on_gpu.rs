@@ -44,7 +44,9 @@ fn stale(rig: Rig, after: impl Fn(&Rig)) -> usize {
     };
     let is_stale = |n: &u64| {
         let place = n << 30;
-        rig.vram().write_u64(TABLE, place | RWX).unwrap();
+        rig.vram()
+            .write_u64(TABLE, place | Entry::SYSTEM | RWX)
+            .unwrap();
         after(&rig);
         look(&rig) != place
     };
@@ -98,7 +100,8 @@ fn pages_that_come_need_no_flush() {
     vram.write_u64(TABLE, RWX & !Entry::WRITEABLE).unwrap();
     rig.chip().gmc.changed();
     assert!(read().is_err(), "not writable");
-    vram.write_u64(TABLE, RWX | 1 << 30).unwrap();
+    vram.write_u64(TABLE, RWX | Entry::SYSTEM | 1 << 30)
+        .unwrap();
     assert_eq!(read(), Ok(1 << 30), "a refusal is looked at again");
 }
 

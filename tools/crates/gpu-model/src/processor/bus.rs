@@ -4,6 +4,8 @@
 //! The model implements [`Bus`] once, over its memory hubs, interrupt ring and register file; the
 //! tests implement it over a flat memory. Nobody here knows PCI, vfio-user or page tables.
 
+use std::ops::Range;
+
 pub use gcn::Fault;
 
 pub use crate::gmc::{Access, Hub};
@@ -149,6 +151,12 @@ pub trait Bus: Send + Sync {
     /// registers says it there.
     fn pasid(&self, _space: Space) -> u16 {
         0
+    }
+
+    /// The doorbells that go to a copy engine and not to the command processor: dwords from the
+    /// beginning of a page of them. None: all go wherever a queue listens.
+    fn sdma_doorbells(&self, _engine: u8) -> Option<Range<u32>> {
+        None
     }
 
     /// A queue is being mapped that listens to the doorbell at `dword`; before its write pointer is

@@ -167,6 +167,12 @@ impl Runner {
         self.mode == Mode::Sync
     }
 
+    /// Runs a job's step, or a part of one, on the calling thread. A panic costs the job as it does
+    /// on the runner's own threads: it is counted, and the job is idle.
+    pub fn guard(&self, step: impl FnOnce() -> Progress) -> Progress {
+        self.inner.guard(step)
+    }
+
     /// Ends the threads after the slices they run.
     pub fn stop(&self) {
         self.inner.lock().stop = true;
@@ -271,15 +277,18 @@ impl Inner {
         }
     }
 
-    fn step(&self, task: Arc<Task>, pause: Duration) {
-        let began = Instant::now();
-        // A fault of the model costs the queue that it shows in, not the threads of all. These
-        // hold only locks, which go on after a panic.
-        let step = catch_unwind(AssertUnwindSafe(|| task.job.step()));
-        let progress = step.unwrap_or_else(|_| {
+    /// A fault of the model costs the queue that it shows in, not the threads of all. These hold
+    /// only locks, which go on after a panic.
+    fn guard(&self, step: impl FnOnce() -> Progress) -> Progress {
+        catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
             self.stats.count("steps of a queue that panicked");
             Progress::Idle
-        });
+        })
+    }
+
+    fn step(&self, task: Arc<Task>, pause: Duration) {
+        let began = Instant::now();
+        let progress = self.guard(|| task.job.step());
         let took = began.elapsed().as_nanos() as u64;
         self.busy.fetch_add(took, Ordering::Relaxed);
         let mut lists = self.lock();

@@ -14,12 +14,11 @@ use super::layout::{
 use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, CONTEXT, FIRST_RLC};
 use crate::engine::Progress;
-use crate::ih::client;
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::processor::copy::{Filter, RlcQueue};
-use crate::processor::lock;
 use crate::processor::runner::Job;
+use crate::processor::{in_page, lock};
 
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 256;
@@ -290,6 +289,9 @@ impl Ring {
         registers.listen(&*self.common.bus);
         if at == context::RB_CNTL {
             self.drains.store(false, Ordering::Release);
+            if let Some(doorbell) = registers.doorbell().filter(|_| self.is_users()) {
+                self.tell_doorbell(doorbell);
+            }
         }
         // Between the writes that set both halves, MINOR_PTR_UPDATE is 1.
         let halves = minor_ptr_update::ENABLE.pick(registers.context[context::MINOR_PTR_UPDATE]);
@@ -319,6 +321,34 @@ impl Ring {
         change(&mut lock(&self.registers), &mut exec)
     }
 
+    /// Counts a doorbell that is sent to others than this engine. What shaders ring goes to where
+    /// its block of 32 bytes begins (`amdkfd/kfd_priv.h`, KFD_SDMA_SHADER_DOORBELL_GRANULARITY; not
+    /// on MI200).
+    fn tell_doorbell(&self, doorbell: u32) {
+        const BLOCK: u32 = 8;
+        let bus = &self.common.bus;
+        let Some(range) = bus.sdma_doorbells(self.engine) else {
+            return;
+        };
+        let place = in_page(doorbell);
+        let in_blocks = bus.cores().target != gcn::Target::Gfx90a;
+        let is_ours = range.contains(&place);
+        let is_ours_by_block = !in_blocks || range.contains(&(place / BLOCK * BLOCK));
+        let told = match (is_ours, is_ours_by_block) {
+            (true, true) => return,
+            (true, false) => "SDMA queue whose doorbell shaders ring another engine with",
+            (false, _) => "SDMA queue with a doorbell that is not its engine's",
+        };
+        self.common.stats.count(told);
+        tracing::warn!(
+            engine = self.engine,
+            ring = self.number,
+            doorbell,
+            ?range,
+            "{told}"
+        );
+    }
+
     /// Loads a user queue: registers from its MQD, VMID and doorbell from the scheduler.
     pub fn load(&self, queue: &RlcQueue, mqd: &[u32], flight: Flight) {
         self.stopped(|registers, exec| {
@@ -330,6 +360,7 @@ impl Ring {
             context[context::RB_CNTL] = rb_cntl::RB_ENABLE.replace(cntl, 1);
             context[context::DOORBELL] = doorbell::ENABLE.mask();
             context[context::DOORBELL_OFFSET] = doorbell_offset::OFFSET.place(queue.doorbell);
+            self.tell_doorbell(queue.doorbell);
             registers.listen(&*self.common.bus);
             let pair = |at: usize| wide(mqd[at], mqd[at + 1]);
             self.rptr
@@ -492,16 +523,9 @@ impl Ring {
             self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
         }
-        const CLIENTS: [u8; 5] = [
-            client::SDMA0,
-            client::SDMA1,
-            client::SDMA2,
-            client::SDMA3,
-            client::SDMA4,
-        ];
         let of_die = self.common.places.engines_of_die;
         self.common.bus.interrupt(Interrupt {
-            client: CLIENTS[usize::from(self.engine % of_die)],
+            client: super::CLIENTS[usize::from(self.engine % of_die)],
             source: source::SDMA_TRAP,
             ring_id: self.number,
             vmid: space.vmid,

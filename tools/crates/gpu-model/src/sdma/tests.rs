@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SDMA rings as the kernel and user queues use them.
 
+use gcn::Target;
+
 use crate::flat::Rig;
 use crate::nbio::GPU_HDP_FLUSH_REQ;
 use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
@@ -41,6 +43,18 @@ fn submit(rig: &Rig, packets: &[u32]) {
     let wptr = at + 4 * packets.len() as u64;
     rig.write64(RING + 0x9000, wptr);
     assert!(rig.sdma.doorbell(u64::from(DOORBELL) * 4, wptr, 8));
+}
+
+#[test]
+fn a_fault_of_the_model_costs_the_kernels_ring_and_not_the_doorbells_thread() {
+    let rig = rig();
+    rig.runner.poll();
+    *lock(&rig.flat.breaks) = AT..AT + 1;
+    submit(&rig, &[5, AT as u32, 0, 42]);
+    assert_eq!(rig.stats.get("steps of a queue that panicked"), 1);
+    *lock(&rig.flat.breaks) = 0..0;
+    submit(&rig, &[5, AT as u32 + 4, 0, 43]);
+    assert_eq!([rig.read(AT), rig.read(AT + 4)], [42, 43]);
 }
 
 #[test]
@@ -381,6 +395,41 @@ fn all_slots_taken_says_so() {
         assert_eq!(rig.sdma.map(0, queue), Ok(true));
     }
     assert_eq!(rig.sdma.map(0, queue), Ok(false));
+}
+
+#[test]
+fn a_doorbell_that_is_sent_to_another_engine_is_told() {
+    let wrong = "SDMA queue with a doorbell that is not its engine's";
+    let by_shaders = "SDMA queue whose doorbell shaders ring another engine with";
+    for (engine, doorbell, target, told) in [
+        (0, 0x300, Target::Gfx942, None),
+        // The odd queues' are a page further on.
+        (0, 0x700, Target::Gfx942, None),
+        (1, 0x300, Target::Gfx942, Some(wrong)),
+        (0, 0x314, Target::Gfx942, Some(wrong)),
+        (1, 0x314, Target::Gfx942, Some(by_shaders)),
+        (1, 0x318, Target::Gfx942, None),
+        (1, 0x314, Target::Gfx90a, None),
+    ] {
+        let rig = Rig::sync();
+        assert!(rig.flat.target.set(target).is_ok());
+        *lock(&rig.flat.sdma_doorbells) = vec![0x300..0x314, 0x314..0x328];
+        let queue = RlcQueue {
+            doorbell,
+            ..user_queue(&rig)
+        };
+        assert_eq!(rig.sdma.map(engine, queue), Ok(true));
+        let told: Vec<_> = told.map(|name| (name, 1)).into_iter().collect();
+        assert_eq!(rig.stats.all(), told, "{engine} {doorbell:#x} {target:?}");
+        // The same by registers.
+        rig.sdma.unmap(None, Filter::All, true);
+        let set = |at: u32, value: u32| rig.sdma.reg_write(engine, RLC0 + at, value);
+        set(0x2b, doorbell << 2);
+        set(0x12, 1 << 28);
+        set(0x00, 1 | 10 << 1);
+        let told: Vec<_> = told.iter().map(|(name, _)| (*name, 2)).collect();
+        assert_eq!(rig.stats.all(), told, "{engine} {doorbell:#x} by registers");
+    }
 }
 
 /// CONTEXT_STATUS: SELECTED, IDLE.

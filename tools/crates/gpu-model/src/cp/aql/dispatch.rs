@@ -6,7 +6,7 @@
 //! Execution State (packed work-item ids; architected flat scratch but on gfx90a); amd_queue_t of
 //! ROCr's `amd_hsa_queue.h`.
 
-use super::{PacketError, PACKET_DWORDS};
+use super::PacketError;
 use crate::cp::launch::{Launch, Order, ScratchRing, Shape};
 use crate::cp::pm4::{cu_masks, scratch_ring, share};
 use crate::cp::queue::{Body, Queue};
@@ -219,7 +219,7 @@ pub fn launch(
         shape: packet.shape,
         share: share(queue),
         scratch,
-        packet: body.rptr % (queue.hqd.ring_dwords() / PACKET_DWORDS),
+        packet: body.rptr % queue.hqd.ring_packets(),
         cu_masks: cu_masks(&body.sh),
     };
     Ok(Ok(Box::new(Launch::new(queue, order))))

@@ -66,10 +66,25 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     if shape.size.contains(&0) || shape.size.iter().map(|n| u64::from(*n)).product::<u64>() > 1024 {
         return Flow::Hang(format!("work-group of {:?} work-items", shape.size));
     }
+    if shape
+        .last
+        .iter()
+        .zip(&shape.size)
+        .any(|(last, size)| last > size)
+    {
+        return Flow::Hang(format!(
+            "last work-group of {:?} work-items where others have {:?}",
+            shape.last, shape.size
+        ));
+    }
     let rsrc2 = sh[at(compute::PGM_RSRC2)];
     let (process, pgm) = (&cx.queue.process, at(compute::PGM_LO));
     let traps = cx.queue.has_handler() || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;
     let target = cx.queue.shared.bus.cores().target;
+    let lds_bytes = pgm_rsrc2::LDS_SIZE.pick(rsrc2) * target.lds_granule();
+    if lds_bytes > target.lds_bytes() {
+        return Flow::Hang(format!("work-group with {lds_bytes} bytes of LDS"));
+    }
     let dispatch = gcn::Dispatch {
         target,
         entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
@@ -78,7 +93,7 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
         pgm_rsrc3: sh[at(compute::PGM_RSRC3)],
         user_sgprs: sh[at(compute::USER_DATA_0)..][..16].to_vec(),
         workgroup_size: shape.size,
-        lds_bytes: pgm_rsrc2::LDS_SIZE.pick(rsrc2) * target.lds_granule(),
+        lds_bytes,
         apertures: super::super::apertures(process),
         tba: if traps { process.tba } else { 0 },
         tma: if traps { process.tma } else { 0 },

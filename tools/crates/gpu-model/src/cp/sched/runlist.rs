@@ -3,7 +3,8 @@
 //! One per XCC.
 //!
 //! When not all fit, the list is rotated: after each quantum everything is unmapped, and mapping
-//! starts at the process after the first one that had its turn.
+//! starts at the process after the first one that had its turn. Firmware does so with a list that
+//! is chained to its beginning; what does not fit of another one never runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,6 +47,9 @@ pub struct Runlist {
     since: Instant,
     /// How long a turn is: longer where taking waves off and putting them back takes long.
     quantum: Duration,
+    /// Chained to its beginning: it is to be begun anew when it is through.
+    chained: bool,
+    /// Not all of it is mapped, and the others are to have their turns.
     partial: bool,
 }
 
@@ -53,8 +57,9 @@ impl Runlist {
     /// Reads the run list that the RUN_LIST packet `body` names.
     pub fn load(shared: &Shared, view: View<'_>, copy: u8, body: &[u32]) -> Result<Self, Fault> {
         let mut processes = Vec::new();
-        let mut next = Some(buffer(body));
-        let start = next;
+        let start = buffer(body);
+        let mut next = Some(start);
+        let mut chained = false;
         let mut total = 0;
         while let Some((address, dwords)) = next.take() {
             total += dwords;
@@ -62,9 +67,12 @@ impl Runlist {
                 break;
             }
             let ib = view.dwords(address, dwords as usize)?;
-            // A chained run list is longer than one buffer; one chained to its beginning is to be
-            // rotated.
-            next = parse(shared, &ib, &mut processes).filter(|chained| Some(*chained) != start);
+            // A run list may be longer than one buffer.
+            next = parse(shared, &ib, &mut processes);
+            chained = next.is_some_and(|(address, _)| address == start.0);
+            if chained {
+                break;
+            }
         }
         Ok(Runlist {
             copy,
@@ -73,8 +81,38 @@ impl Runlist {
             first_queue: 0,
             since: Instant::now(),
             quantum: QUANTUM,
+            chained,
             partial: false,
         })
+    }
+
+    /// Counts processes that firmware does not map at once, so that the list would have to be
+    /// chained (`amdkfd/kfd_packet_manager.c`, pm_calc_rlib_size). The model maps them.
+    pub fn tell_conflicts(&self, shared: &Shared, checks_xnack: bool) {
+        if self.chained {
+            return;
+        }
+        let bindings = || self.processes.iter().map(|process| process.binding);
+        if bindings().filter(|binding| binding.gws != 0).count() > 1 {
+            shared
+                .stats
+                .count("run list of several processes with GWS that is not chained");
+        }
+        let has = |wanted: OnFault| bindings().any(|binding| binding.on_fault() == wanted);
+        if checks_xnack && has(OnFault::Ends) && has(OnFault::Repeats) {
+            shared
+                .stats
+                .count("run list of both XNACK modes that is not chained");
+        }
+    }
+
+    /// Whether it has more processes than there are VMIDs, or more compute queues than slots.
+    fn exceeds(&self, vmids: u16, slots: u64) -> bool {
+        let queues = self.processes.iter().flat_map(|process| &process.queues);
+        let compute = queues
+            .filter(|map| map.engine == EngineSel::Compute)
+            .count();
+        self.processes.len() > vmids.count_ones() as usize || compute > slots.count_ones() as usize
     }
 
     /// Drops a process.
@@ -200,7 +238,16 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
             partial |= !map_queue(shared, hws, xcc, copy, vmid, &binding, &map);
         }
     }
-    if let Some(runlist) = &mut hws.runlists[usize::from(xcc)] {
+    let at = usize::from(xcc);
+    let (vmids, slots) = (hws.vmid_mask[at], hws.queue_mask[at]);
+    if let Some(runlist) = &mut hws.runlists[at] {
+        if partial && !runlist.chained && runlist.exceeds(vmids, slots) {
+            shared
+                .stats
+                .count("run list that does not fit and is not chained");
+            tracing::warn!(xcc, "run list that does not fit and is not chained");
+            partial = false;
+        }
         runlist.partial = partial;
         runlist.since = Instant::now();
     }
@@ -292,11 +339,21 @@ pub struct Rotate {
 
 impl Job for Rotate {
     fn step(&self) -> Progress {
+        // Also for what is done to the answer: who maps a run list holds it.
         let _serial = lock(&self.shared.serial);
+        let progress = self.shared.runner.guard(|| self.turn());
+        if progress == Progress::Idle {
+            lock(&self.shared.hws).rotating = false;
+        }
+        progress
+    }
+}
+
+impl Rotate {
+    fn turn(&self) -> Progress {
         let mut hws = lock(&self.shared.hws);
         let is_partial = |runlist: &Option<Runlist>| runlist.as_ref().is_some_and(|at| at.partial);
         if !hws.runlists.iter().any(is_partial) {
-            hws.rotating = false;
             return Progress::Idle;
         }
         for xcc in 0..self.shared.xccs {

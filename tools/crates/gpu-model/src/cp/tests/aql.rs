@@ -124,6 +124,29 @@ fn mi200_reports_the_read_index_of_every_queue() {
     }
 }
 
+/// QUEUE_SIZE 63 is what a driver makes of size 0; a ring of 8 dwords has no room for a packet.
+#[test]
+fn a_ring_of_an_impossible_size_is_told_and_does_no_harm() {
+    for (aql, order) in [(false, 64), (true, 64), (true, 3)] {
+        let rig = Rig::sync();
+        runlist::start(&rig, 1);
+        rig.write_mqd(Setup {
+            order,
+            aql,
+            ..QUEUE
+        });
+        map(&rig);
+        let mut dispatch = [0; 16];
+        dispatch[0] = 2 | 1 << 8 | 1 << 16;
+        dispatch[1..6].copy_from_slice(&[1 << 16 | 1, 1, 1, 1, 1]);
+        dispatch[8] = 0x6_0000;
+        send(&rig, dispatch);
+        rig.runner.poll();
+        assert_eq!(rig.stats.get("ring of an impossible size"), 1);
+        assert_eq!(rig.stats.get("steps of a queue that panicked"), 0);
+    }
+}
+
 #[test]
 fn a_barrier_completes_its_signal_and_tells_the_event() {
     let rig = rig();

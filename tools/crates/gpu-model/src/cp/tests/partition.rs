@@ -5,8 +5,9 @@
 use super::runlist;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
+use crate::engine::Progress;
 use crate::flat::{pkt, Rig, Setup};
-use crate::processor::runner::Mode;
+use crate::processor::runner::{Job, Mode};
 
 const XCCS: u8 = 4;
 const BASE: u64 = 3 << 20;
@@ -106,12 +107,16 @@ fn value(rig: &Rig, signal: u32) -> u64 {
     rig.read64(BASE + u64::from(signal) + 8)
 }
 
-fn send(rig: &Rig, packet: [u32; 16]) {
-    let index = rig.read64(BASE + QUEUE.wptr);
-    rig.write64(BASE + QUEUE.wptr, index + 1);
+fn put(rig: &Rig, index: u64, packet: [u32; 16]) {
     let slot = BASE + QUEUE.ring + 64 * (index % 64);
     rig.write(slot + 4, &packet[1..]);
     rig.write(slot, &packet[..1]);
+}
+
+fn send(rig: &Rig, packet: [u32; 16]) {
+    let index = rig.read64(BASE + QUEUE.wptr);
+    rig.write64(BASE + QUEUE.wptr, index + 1);
+    put(rig, index, packet);
     rig.cp.doorbell(u64::from(QUEUE.doorbell) * 4, index, 8);
 }
 
@@ -162,6 +167,32 @@ fn groups_go_round_the_xccs_and_the_packet_completes_once() {
         assert_eq!(ran_on(&rig, 2), [3, 9]);
         assert_eq!(rig.stats.all(), []);
     }
+}
+
+/// A doorbell reaches the followers, then the master completes the packet before, then the doorbell
+/// reaches the master.
+#[test]
+fn a_follower_that_is_rung_before_the_master_is_ready_is_not_forgotten() {
+    let rig = rig(Mode::Sync, STORE_XCC);
+    let copies = rig.cp.shared.at_doorbell(QUEUE.doorbell);
+    let (master, followers) = copies.split_first().unwrap();
+    assert!(!master.queue.xcc.is_follower() && followers.len() == 3);
+    let [first, second] = [0, 1].map(|n| signal(&rig, n));
+    put(&rig, 0, dispatch(8, first));
+    put(&rig, 1, dispatch(8, second));
+    copies.iter().for_each(|copy| copy.queue.ring(0));
+    master.queue.step();
+    followers.iter().for_each(|copy| _ = copy.queue.step());
+    for copy in followers {
+        copy.queue.ring(1);
+        assert_eq!(copy.queue.step(), Progress::Idle, "the master is behind");
+    }
+    rig.runner.poll();
+    assert_eq!([value(&rig, first), value(&rig, second)], [0, 1]);
+    master.queue.ring(1);
+    rig.runner.wake(&master.task);
+    (0..10).for_each(|_| rig.runner.poll());
+    assert_eq!(value(&rig, second), 0);
 }
 
 #[test]

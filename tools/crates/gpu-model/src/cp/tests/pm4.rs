@@ -187,6 +187,66 @@ fn users_do_not_write_registers() {
     assert_eq!(interrupts[0].source, SOURCE_PRIV_REG);
 }
 
+/// Whether a user's queue goes on after a dispatch of one work-group, with these registers set.
+fn goes_on_after(set: &[u32], initiator: u32) -> bool {
+    let ring = Setup {
+        privileged: false,
+        ..RING
+    };
+    let rig = Rig::sync();
+    rig.map_by_kiq(0, (0, 0), 0, ring);
+    rig.write(0, &[0xbf81_0000]); // s_endpgm
+    let threads = [p(op::SET_SH_REG, 4), 0x207, 1, 1, 1];
+    let dispatch = [p(op::DISPATCH_DIRECT, 4), 1, 1, 1, initiator];
+    let after = [p(op::WRITE_DATA, 4), 5 << 8, AT, 0, 1];
+    rig.submit(ring, &[&threads, set, &dispatch, &after].concat());
+    rig.read(AT.into()) == 1
+}
+
+/// COMPUTE_NUM_THREAD_X.NUM_THREAD_PARTIAL has 16 bits in each dimension: without a look at them
+/// one group may be millions of waves.
+#[test]
+fn a_partial_work_group_that_is_larger_than_a_full_one_stops_the_queue() {
+    let set = |partial: u32| [p(op::SET_SH_REG, 2), 0x207, partial << 16 | 1];
+    // COMPUTE_SHADER_EN, PARTIAL_TG_EN, FORCE_START_AT_000.
+    assert!(goes_on_after(&set(1), 0b111));
+    assert!(!goes_on_after(&set(2), 0b111));
+}
+
+#[test]
+fn more_lds_than_there_is_stops_the_queue() {
+    // COMPUTE_PGM_RSRC2.LDS_SIZE, in 512 bytes.
+    let set = |size: u32| [p(op::SET_SH_REG, 2), 0x213, size << 15];
+    assert!(goes_on_after(&set(128), 0b101));
+    assert!(!goes_on_after(&set(129), 0b101));
+}
+
+#[test]
+fn users_write_perf_counters_and_not_what_lies_behind_them() {
+    let rig = Rig::sync();
+    let ring = Setup {
+        privileged: false,
+        ..RING
+    };
+    rig.map_by_kiq(0, (0, 0), 0, ring);
+    let set = |at: u32| rig.submit(ring, &[p(op::SET_UCONFIG_REG, 2), at - 0xc000, 1]);
+    let is_set = |at: u32| lock(&rig.flat.registers).contains_key(&(0, at));
+    // SCRATCH_REG0, the last one of SQ's counters (SQ_PERFCOUNTER_CTRL2).
+    for at in [0xc040, 0xd9e2] {
+        set(at);
+        assert!(is_set(at), "{at:#x}");
+    }
+    assert!(rig.interrupts().is_empty());
+    // RLC_CP_SCHEDULERS, CP_HYP_XCP_CTL.
+    for at in [0xecaa, 0xf828] {
+        set(at);
+        assert!(!is_set(at), "{at:#x}");
+        let interrupts = rig.interrupts();
+        assert_eq!(interrupts.len(), 1);
+        assert_eq!(interrupts[0].source, SOURCE_PRIV_REG);
+    }
+}
+
 #[test]
 fn a_fault_stops_the_queue_and_is_reported_once() {
     let rig = rig();

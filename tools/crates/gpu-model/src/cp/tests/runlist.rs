@@ -29,7 +29,14 @@ fn p(op: u8, body: u32) -> u32 {
 
 /// A process: PASID `n`, memory from `n` MiB on. Its queue is at the beginning of it.
 pub fn process(n: u32, queues: &[u32]) -> Vec<u32> {
-    let mut list = vec![p(op::MAP_PROCESS, 18), n, n << 20 | 1, 0, 0x6000_5000, 0x18];
+    let mut list = vec![
+        p(op::MAP_PROCESS, 18),
+        n,
+        n << 20 | 1,
+        0,
+        0x6000_5000,
+        0x118,
+    ];
     list.resize(19, 0);
     for queue in queues {
         list.extend(queue_of(n, *queue));
@@ -101,6 +108,13 @@ pub fn start(rig: &Rig, xccs: u8) {
             0,
         ],
     );
+}
+
+/// A run list that is chained to its beginning: what does not fit is to have its turn.
+pub fn run_chained(rig: &Rig, list: &[u32]) {
+    let dwords = list.len() as u32 + 4;
+    let chain = [p(op::RUN_LIST, 3), IB as u32, 0, dwords | 1 << 20 | 1 << 23];
+    run(rig, &[list, &chain].concat());
 }
 
 pub fn run(rig: &Rig, list: &[u32]) {
@@ -253,6 +267,28 @@ fn static_queues_stay_when_the_dynamic_ones_go() {
 }
 
 #[test]
+fn an_mqd_that_does_not_look_like_one_is_told() {
+    let rig = rig(1);
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.stats.all(), []);
+    rig.write(setup(3, 0).mqd, &[0]);
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.stats.get("MQD without its header"), 1);
+}
+
+#[test]
+fn a_compute_queue_with_a_doorbell_of_the_copy_engines_is_told() {
+    let told = "compute queue with a copy engine's doorbell";
+    let rig = rig(1);
+    // DOORBELL 0x1300 and 0x1302, in a page 0x300 and 0x302.
+    *lock(&rig.flat.sdma_doorbells) = vec![0x2ec..0x300, 0x302..0x316];
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.stats.get(told), 0);
+    run(&rig, &process(3, &[0, 1]));
+    assert_eq!(rig.stats.get(told), 1);
+}
+
+#[test]
 fn registers_survive_preemption_in_the_mqd() {
     let rig = rig(1);
     run(&rig, &process(3, &[0]));
@@ -285,6 +321,11 @@ fn tlbs_are_invalidated_by_pasid() {
     rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 1 | 4 << 5]);
     rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 1 | 77 << 5]);
     assert_eq!(*lock(&rig.flat.flushes), [Some(9)]);
+    assert_eq!(rig.stats.all(), []);
+    // What other selections name nobody says.
+    rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 2 | 4 << 5]);
+    let by_other = "INVALIDATE_TLBS.DST_SEL other than by PASID";
+    assert_eq!(rig.stats.get(by_other), 1);
 }
 
 #[test]
@@ -344,7 +385,7 @@ fn the_first_xcc_runs_what_all_four_have_mapped() {
 fn more_processes_than_vmids_take_turns() {
     let rig = rig(1);
     let list: Vec<u32> = (3..14).flat_map(|n| process(n, &[0])).collect();
-    run(&rig, &list);
+    run_chained(&rig, &list);
     for n in 3..14 {
         submit(&rig, n, 0, &write_at(0x4000, n));
     }
@@ -355,6 +396,79 @@ fn more_processes_than_vmids_take_turns() {
     assert!(unmap(&rig, 2, 0, 0));
     rig.runner.poll();
     assert!(rig.runner.is_idle(), "nothing rotates any more");
+}
+
+#[test]
+fn what_does_not_fit_a_run_list_that_is_not_chained_never_runs() {
+    let told = "run list that does not fit and is not chained";
+    let rig = rig(1);
+    // VMIDs 8 to 15, and 16 slots.
+    let fits: Vec<u32> = (3..11).flat_map(|n| process(n, &[0, 1])).collect();
+    run(&rig, &fits);
+    assert_eq!(rig.stats.all(), []);
+    let list: Vec<u32> = (3..12).flat_map(|n| process(n, &[0])).collect();
+    run(&rig, &list);
+    assert_eq!(rig.stats.get(told), 1);
+    let many: Vec<u32> = (3..11).flat_map(|n| process(n, &[0, 1, 2])).collect();
+    run(&rig, &many);
+    assert_eq!(rig.stats.get(told), 2);
+    submit(&rig, 3, 0, &write_at(0x4000, 1));
+    submit(&rig, 10, 0, &write_at(0x4000, 1));
+    rig.runner.poll();
+    assert!(rig.runner.is_idle(), "nothing rotates");
+    assert_eq!([rig.read(0x30_4000), rig.read(0xa0_4000)], [1, 0]);
+}
+
+#[test]
+fn processes_that_firmware_keeps_apart_need_a_chained_run_list() {
+    let rig = rig(1);
+    let with = |n: u32, dword: usize, value: u32| {
+        let mut list = process(n, &[0]);
+        list[1 + dword] = value;
+        list
+    };
+    // NUM_GWS; SH_MEM_CONFIG.RETRY_DISABLE.
+    let gws = [with(3, 12, 64), with(4, 12, 64)].concat();
+    let xnack = [with(3, 4, 0x1118), with(4, 4, 0x118)].concat();
+    run_chained(&rig, &gws);
+    run_chained(&rig, &xnack);
+    // Firmware was not asked to look at it.
+    run(&rig, &xnack);
+    assert_eq!(rig.stats.all(), []);
+    run(&rig, &gws);
+    let told = "run list of several processes with GWS that is not chained";
+    assert_eq!(rig.stats.get(told), 1);
+    let resources = 0xff00 | 1 << 28 | 1 << 29;
+    let packet = [resources, 0xffff_0000, 0, 0, 0, 0, 0];
+    rig.submit(HIQ, &[&[p(op::SET_RESOURCES, 7)][..], &packet].concat());
+    run_chained(&rig, &xnack);
+    assert_eq!(rig.stats.all().len(), 1);
+    run(&rig, &xnack);
+    let told = "run list of both XNACK modes that is not chained";
+    assert_eq!(rig.stats.get(told), 1);
+}
+
+#[test]
+fn a_dispatch_of_a_process_without_the_settings_of_all_is_told() {
+    for (config, told) in [
+        (0x118, None),
+        (
+            0x100,
+            Some("dispatch with SH_MEM_CONFIG.ALIGNMENT_MODE other than UNALIGNED"),
+        ),
+        (0x18, Some("dispatch without SH_MEM_CONFIG.F8_MODE")),
+    ] {
+        let rig = rig(1);
+        let mut list = process(3, &[0]);
+        list[5] = config;
+        run(&rig, &list);
+        rig.write(0x30_0000, &[0xbf81_0000]); // s_endpgm
+        let threads = [p(op::SET_SH_REG, 4), 0x207, 1, 1, 1];
+        let dispatch = [p(op::DISPATCH_DIRECT, 4), 1, 1, 1, 0b101];
+        submit(&rig, 3, 0, &[&threads[..], &dispatch].concat());
+        let told: Vec<_> = told.map(|name| (name, 1)).into_iter().collect();
+        assert_eq!(rig.stats.all(), told, "{config:#x}");
+    }
 }
 
 #[test]
