@@ -604,7 +604,8 @@ mod tests {
 
     #[test]
     fn memory_of_no_partition_is_of_a_node_that_may_be_used() {
-        let gpu = Gpu::new(Fake::new().unwrap(), Gate::new().unwrap()).unwrap();
+        let fake = Fake::with(|facts| facts.num_partitions = 2).unwrap();
+        let gpu = Gpu::new(fake, Gate::new().unwrap()).unwrap();
         let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
         let both = [0, 1].map(|index| {
             let id = GpuId::new(index + 1).unwrap();
