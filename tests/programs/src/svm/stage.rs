@@ -14,6 +14,13 @@ use std::time::{Duration, Instant};
 
 /// How long a step may take on a loaded host.
 const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How long a kernel may take that touches so many bytes: of more than the VRAM each 2 MiB come and
+/// others go for them, which takes up to half a second on a busy host.
+fn patience_for(size: u64) -> Duration {
+    PATIENCE + Duration::from_secs(size >> 21)
+}
+
 /// How often a kernel's end and a fault are looked for.
 const POLL: Duration = Duration::from_millis(2);
 /// Signals of a GPU that are in use at the same time.
@@ -121,7 +128,7 @@ impl Stage {
             return Ok("the queue is off".into());
         }
         self.start(range, word, mixed)?;
-        Ok(match self.finish(PATIENCE)? {
+        Ok(match self.finish(patience_for(range[1]))? {
             Ok(_) => "done".into(),
             Err(said) => said,
         })
@@ -155,7 +162,7 @@ impl Stage {
         if let Some(last) = self.started.last_mut() {
             last.out = Some(out);
         }
-        Ok(self.finish(PATIENCE)?.map(|started| {
+        Ok(self.finish(patience_for(size))?.map(|started| {
             let out = started.out.as_ref();
             out.map_or_else(Vec::new, |out| out.read::<u32>(0, pages as usize))
         }))
