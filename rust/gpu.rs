@@ -618,8 +618,14 @@ mod tests {
             let may_use = |node: &Node| usable.contains(&node.index());
             id_of_memory(device, partition, may_use).map(|id| id.raw())
         };
-        assert_eq!((raw(0, &[]), raw(1, &[]), raw(2, &[0, 1])), (Some(1), Some(2), None));
-        assert_eq!((raw(-1, &[0, 1]), raw(-1, &[1]), raw(-1, &[])), (Some(1), Some(2), Some(1)));
+        assert_eq!(
+            (raw(0, &[]), raw(1, &[]), raw(2, &[0, 1])),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!(
+            (raw(-1, &[0, 1]), raw(-1, &[1]), raw(-1, &[])),
+            (Some(1), Some(2), Some(1))
+        );
         assert_eq!(gpu.users(), 0);
         unregister(&both);
     }
