@@ -123,6 +123,11 @@ const COUNTS: &str = "/sys/kernel/debug/amdkfd/counts";
 /// "serving" where it is ours that runs.
 const STATE: &str = "/sys/module/amdkfd/parameters/state";
 
+/// Whether it is our driver that serves.
+pub fn is_ours() -> bool {
+    std::fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "serving")
+}
+
 /// amdgpu's memory counters, and those of our driver where it is the one that runs: there they must
 /// be.
 pub fn counters() -> Result<BTreeMap<String, u64>> {
@@ -138,8 +143,7 @@ pub fn counters() -> Result<BTreeMap<String, u64>> {
         }
     }
     ensure!(!found.is_empty(), "no GPU of amdgpu's");
-    let is_ours = std::fs::read_to_string(STATE).is_ok_and(|state| state.trim() == "serving");
-    found.extend(ours(std::fs::read_to_string(COUNTS), is_ours)?);
+    found.extend(ours(std::fs::read_to_string(COUNTS), is_ours())?);
     Ok(found)
 }
 

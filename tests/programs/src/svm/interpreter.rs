@@ -11,6 +11,7 @@
 //!     advise PLACE LENGTH ADVICE           write PLACE LENGTH WORD     read PLACE LENGTH
 //!     move PLACE LENGTH TO                 keep PLACE LENGTH TO     resize PLACE LENGTH NEW
 //!     alloc NAME KIND PLACE LENGTH [MEMORY]     release NAME     show NAME PLACE LENGTH
+//!     room NAME KIND PLACE LENGTH          alloc of what needs the room of shared memory
 //!     on NAME GPU...                       off NAME GPU...
 //!     file primary|again|context           own (a child gets the GPUs for itself)
 //!     fork ... end                         by a child     orphan ... end     when its parent ended
@@ -23,10 +24,12 @@ use super::effects::Saved;
 use super::stage::Stage;
 use super::world::{World, BASE, PAGE};
 use crate::bench::name;
+use crate::kill::is_ours;
 use crate::raw::Outcome;
 use anyhow::{bail, ensure, Context, Result};
 use kfd::SvmAttribute;
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use std::io::Write;
 use std::time::Duration;
 
@@ -56,6 +59,9 @@ pub struct Interpreter {
 /// What the driver's worker needs after memory came back from VRAM: when a range is split before it
 /// ran, the C driver uses memory that it has freed.
 const WORKER: Duration = Duration::from_millis(5);
+
+/// What the driver's worker needs to restore what was evicted.
+const RESTORE: Duration = Duration::from_millis(200);
 
 pub fn say(outcome: &Outcome) -> String {
     match outcome {
@@ -143,7 +149,7 @@ impl Interpreter {
                 let step = self.world.bytes(step, 0)?;
                 self.runs(self.range(place, length)?, step)
             }
-            ["alloc" | "release" | "show" | "on" | "off", ..] => self.buffer(&words)?,
+            ["alloc" | "room" | "release" | "show" | "on" | "off", ..] => self.buffer(&words)?,
             [verb, ..] if MEMORY.contains(&verb) => self.memory(&words)?,
             _ => self.effect(&words)?,
         };
@@ -265,6 +271,7 @@ impl Interpreter {
             ["alloc", name, kind, place, length, memory] => {
                 self.alloc(name, kind, [place, length, memory])?
             }
+            ["room", name, kind, place, length] => self.room(name, kind, [place, length])?,
             [_, name, ..] if !self.world.has_buffer(name) => return Ok("there is none".into()),
             ["release", name] => self.world.release(name)?,
             ["show", name, place, length] => {
@@ -292,6 +299,23 @@ impl Interpreter {
         };
         let gpu = self.world.gpus[0];
         self.world.alloc(name, kind, [start, size, memory], gpu)
+    }
+
+    /// The C driver evicts shared memory only where it gets the process's mmap lock at once, and
+    /// its own worker, which restores what was evicted before, waits to write it: whether there is
+    /// room is chance, so it has more tries. Ours has one.
+    fn room(&mut self, name: &str, kind: &str, at: [&str; 2]) -> Result<Outcome> {
+        for attempt in 1..=20 {
+            let outcome = self.alloc(name, kind, [at[0], at[1], at[0]])?;
+            if outcome != Err(Errno::NOMEM) || is_ours() {
+                return Ok(outcome);
+            }
+            eprintln!(
+                "figure: try {attempt} for the room of shared memory on the C driver: ENOMEM"
+            );
+            std::thread::sleep(RESTORE);
+        }
+        Ok(Err(Errno::NOMEM))
     }
 
     /// A child gets the GPUs for itself.
