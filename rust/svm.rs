@@ -33,6 +33,7 @@ mod restore;
 mod set;
 mod show;
 pub(crate) mod sleep;
+mod tests;
 mod told;
 
 pub(crate) use attributes::{
@@ -116,6 +117,7 @@ use kernel::{
         Work, //
     },
 };
+use pages::PAGE_SHIFT;
 use ranges::Ranges;
 use region::{
     Region,
@@ -162,6 +164,13 @@ impl Gpu {
 
     fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// The pages that its page tables have entries for, and the driver leaves to user space.
+    fn reach(&self) -> Pages {
+        let facts = self.node().facts();
+        let left = facts.gpuvm_size >> PAGE_SHIFT;
+        Pages::new(0, left.min(facts.max_pfn))
     }
 }
 
@@ -223,6 +232,8 @@ pub(crate) struct Svm {
     blocks_queue: &'static OwnedQueue,
     /// How many pages move together where user space has not said, as a power of two.
     granularity: u8,
+    /// The pages that can have attributes: those that all GPUs reach that can have a part in it.
+    reach: Pages,
     /// Faulting accesses are retried.
     xnack: Atomic<bool>,
     /// The process ends: nothing is mapped any more.
@@ -282,6 +293,10 @@ impl Svm {
         }
         let first = gpus.first().ok_or(ENODEV)?;
         let granularity = first.node().kgd().default_granularity();
+        let supported = gpus.iter().filter(|gpu| gpu.is_supported);
+        let reach = supported.fold(Pages::ALL, |reach, gpu| {
+            Pages::new(0, reach.end.min(gpu.reach().end))
+        });
         let svm = try_pin_init!(Self {
             gpus,
             mm,
@@ -290,6 +305,7 @@ impl Svm {
             queue,
             blocks_queue,
             granularity,
+            reach,
             xnack: Atomic::new(xnack),
             ended: Atomic::new(false),
             lost: Atomic::new(false),

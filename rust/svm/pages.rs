@@ -17,6 +17,9 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// All there can be.
+    pub(super) const ALL: Self = Self::new(0, u64::MAX >> PAGE_SHIFT);
+
     /// From `start` up to, not including, `end`.
     pub(crate) const fn new(start: u64, end: u64) -> Self {
         Self { start, end }
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!(Pages::of_bytes(!0xfff, 0x1000), None);
         assert_eq!(Pages::of_bytes(0x1000, !0xfff), None);
         let most = Pages::of_bytes(0, !0xfff);
-        assert_eq!(most, Some(Pages::new(0, u64::MAX >> PAGE_SHIFT)));
+        assert_eq!(most, Some(Pages::ALL));
     }
 
     #[test]
