@@ -206,4 +206,24 @@ mod tests {
         );
         assert_eq!(world.evictions.load(Relaxed), 0);
     }
+    #[test]
+    fn page_tables_are_not_made_where_a_page_is_seen() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let (seen, beside) = (part(area, 0, 4), part(area, 100, 101));
+        assert_eq!(world.svm().set(seen, &[Attribute::Access(0)]), Ok(()));
+        assert_eq!((fake.live().tables_made, fake.live().shared_pages), (1, 4));
+        // For a buffer the page tables of what else lies there may go, but not these.
+        unmap(beside);
+        let read_only = Attribute::SetFlags(KFD_IOCTL_SVM_FLAG_GPU_RO);
+        assert_eq!(world.svm().set(seen, &[read_only]), Ok(()));
+        assert_eq!(fake.live().tables_made, 1);
+        // Now they may.
+        unmap(seen);
+        let other = part(area, 200, 204);
+        assert_eq!(world.svm().set(other, &[Attribute::Access(0)]), Ok(()));
+        assert_eq!(fake.live().tables_made, 2);
+        assert_eq!(world.evictions.load(Relaxed), 0);
+    }
 }
