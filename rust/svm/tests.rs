@@ -226,4 +226,32 @@ mod tests {
         assert_eq!(fake.live().tables_made, 2);
         assert_eq!(world.evictions.load(Relaxed), 0);
     }
+    #[test]
+    fn a_save_area_is_lost_once() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let (saved, other) = (part(area, 0, 4), part(area, 8, 12));
+        let change = [
+            Attribute::Access(0),
+            Attribute::SetFlags(KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED),
+        ];
+        let pins = [saved, other].map(|pages| {
+            assert_eq!(svm.set(pages, &change), Ok(()));
+            PinnedPages::new(svm, 0, pages).unwrap()
+        });
+        let evictions = || world.evictions.load(Relaxed);
+        svm.check_pins(part(area, 4, 8));
+        assert_eq!(evictions(), 0);
+        unmap(saved);
+        assert_eq!(evictions(), 1);
+        // Whatever is mapped there next is no save area.
+        (0..100).for_each(|_| svm.check_pins(saved));
+        assert_eq!(evictions(), 1);
+        svm.check_pins(part(area, 11, 13));
+        assert_eq!(evictions(), 2);
+        drop(pins);
+        assert!(svm.pins.lock().is_empty());
+    }
 }
