@@ -536,7 +536,9 @@ impl Served {
     /// let go of it, and who looked at it.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of
-    /// /dev/kfd that was passed on to another process, or a task that cannot be killed.
+    /// /dev/kfd that was passed on to another process, a task that cannot be killed, or one that is
+    /// frozen. If that is since the machine sleeps, nobody thaws it: who wakes the machine up waits
+    /// for the lock of the device, which our caller has.
     pub(crate) fn end_processes(&self) {
         if self.gpu.users() == 0 {
             return;
@@ -548,11 +550,17 @@ impl Served {
         }
         power::end(handle, Signal::Kill);
         while !self.wait_for_users(PATIENCE) {
-            let left = self.gpu.users();
+            let (left, frozen) = (self.gpu.users(), power::count_frozen(handle));
             gpu_warn!(
                 self.pci_name(),
                 "is removed: waiting for {left} processes to end\n"
             );
+            if frozen != 0 {
+                gpu_warn!(
+                    self.pci_name(),
+                    "{frozen} of them are frozen, and cannot end before they are thawed\n"
+                );
+            }
         }
     }
 }
