@@ -19,6 +19,7 @@
 
 pub(crate) mod attributes;
 pub(crate) mod block;
+mod claim;
 mod fault;
 mod granule;
 mod home;
@@ -192,8 +193,20 @@ pub(crate) trait Host: Send + Sync {
 /// What user space has said of the address space.
 struct Book {
     ranges: Ranges,
+    /// Where buffers are about to be mapped ([`claim`]).
+    claims: KVec<Pages>,
     /// Pages that are charged to what all processes may have.
     charged: u64,
+}
+
+impl Book {
+    fn new() -> Self {
+        Self {
+            ranges: Ranges::new(),
+            claims: KVec::new(),
+            charged: 0,
+        }
+    }
 }
 
 /// Why the queues are off the hardware.
@@ -312,7 +325,7 @@ impl Svm {
             failures: Atomic::new(0),
             taken: Atomic::new(0),
             changing <- new_mutex!((), "amdkfd::Svm::changing"),
-            book <- new_mutex!(Book { ranges: Ranges::new(), charged: 0 }, "amdkfd::Svm::book"),
+            book <- new_mutex!(Book::new(), "amdkfd::Svm::book"),
             regions <- new_mutex!(RBTree::new(), "amdkfd::Svm::regions"),
             evicting <- new_mutex!(
                 Evicting::new(),

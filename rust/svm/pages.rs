@@ -36,6 +36,12 @@ impl Pages {
         }
     }
 
+    /// Those of bytes at an address, whole or not. At the last address they end.
+    pub(crate) const fn around_bytes(address: u64, size: u64) -> Self {
+        let end = address.saturating_add(size).div_ceil(1 << PAGE_SHIFT);
+        Self::new(address >> PAGE_SHIFT, end)
+    }
+
     /// How many.
     pub(crate) const fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
@@ -107,6 +113,15 @@ mod tests {
         assert_eq!(Pages::of_bytes(0x3001, 0x2000), None);
         assert_eq!(Pages::of_bytes(0x3000, 0x2001), None);
         assert_eq!(Pages::of_bytes(0x3000, 0), None);
+    }
+
+    #[test]
+    fn bytes_have_all_the_pages_that_they_touch() {
+        let pages = |address, size| Pages::around_bytes(address, size);
+        assert_eq!(pages(0x3000, 0x2000), Pages::new(3, 5));
+        assert_eq!(pages(0x3fff, 2), Pages::new(3, 5));
+        assert!(pages(0x3000, 0).is_empty());
+        assert_eq!(pages(!0xfff, u64::MAX).end, 1 << (64 - PAGE_SHIFT));
     }
 
     #[test]

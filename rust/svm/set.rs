@@ -340,8 +340,13 @@ impl Svm {
         Ok(())
     }
 
-    /// Whether no GPU shows a buffer in an area. `EADDRINUSE` if one does.
+    /// Whether no GPU shows a buffer in an area, or is about to. `EADDRINUSE` if one does. The
+    /// caller has `changing`.
     pub(super) fn check_buffers(&self, pages: Pages) -> Result {
+        let is_claimed = |claims: &[Pages]| claims.iter().any(|claim| claim.overlaps(pages));
+        if is_claimed(&self.book.lock().claims) {
+            return Err(errno::address_in_use());
+        }
         for vm in self.gpus.iter().filter_map(|gpu| gpu.vm().ok()) {
             if vm.has_buffer(pages.start, pages.len())? {
                 return Err(errno::address_in_use());

@@ -254,4 +254,28 @@ mod tests {
         drop(pins);
         assert!(svm.pins.lock().is_empty());
     }
+    #[test]
+    fn a_buffer_and_attributes_exclude_each_other() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let in_use = crate::linux::errno::address_in_use();
+        let (first, second) = (part(area, 0, 4), part(area, 8, 12));
+        let access = [Attribute::Access(0)];
+        assert_eq!(svm.set(first, &access), Ok(()));
+        assert_eq!(svm.claim(part(area, 3, 5)).err(), Some(in_use));
+        // While a buffer is being mapped, nobody comes between.
+        let claims = [(); 2].map(|()| svm.claim(second).unwrap());
+        for claim in claims {
+            assert_eq!(svm.set(part(area, 4, 9), &access), Err(in_use));
+            assert_eq!(svm.get(second, || true).err(), Some(in_use));
+            assert_eq!(svm.set(part(area, 4, 8), &access), Ok(()));
+            drop(claim);
+        }
+        assert_eq!(svm.set(second, &access), Ok(()));
+        unmap(first);
+        drop(svm.claim(first).unwrap());
+        assert!(svm.book.lock().claims.is_empty());
+    }
 }
