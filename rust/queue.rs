@@ -284,25 +284,27 @@ impl Queue {
                 let xccs = self.node.xccs();
                 let first = new.then(|| self.node.next_xcc());
                 for xcc in 0..xccs {
-                    let (words, address) = mqd.mqd(xcc)?;
-                    if let Some(first) = first {
-                        let at = XccMqd {
-                            xcc,
-                            address,
-                            stride: mqd.stride(),
-                            logical_xcc: first.wrapping_add(xcc) % xccs,
-                        };
-                        formats.mqd.compute(&words, at, &queue);
-                    } else {
-                        formats.mqd.update(&words, xcc, &queue);
-                    }
-                    if let Some(counts) = self.counts {
-                        formats.mqd.count_performance(&words, counts);
-                    }
+                    let (_, address) = mqd.mqd(xcc)?;
+                    let new = first.map(|first| XccMqd {
+                        xcc,
+                        address,
+                        stride: mqd.stride(),
+                        logical_xcc: first.wrapping_add(xcc) % xccs,
+                    });
                     let masks = cu_masks.as_ref();
-                    if let Some(mask) = masks.and_then(|masks| masks.get(xcc as usize)) {
-                        formats.mqd.set_cu_mask(&words, *mask);
-                    }
+                    let mask = masks.and_then(|masks| masks.get(xcc as usize));
+                    mqd.write(xcc, |words| {
+                        match new {
+                            Some(at) => formats.mqd.compute(words, at, &queue),
+                            None => formats.mqd.update(words, xcc, &queue),
+                        }
+                        if let Some(counts) = self.counts {
+                            formats.mqd.count_performance(words, counts);
+                        }
+                        if let Some(mask) = mask {
+                            formats.mqd.set_cu_mask(words, *mask);
+                        }
+                    })?;
                 }
                 self.flush();
             }
@@ -320,10 +322,11 @@ impl Queue {
         let Placement::Compute { mqd, .. } = &self.place else {
             return;
         };
+        let format = self.node.generation().formats.mqd;
         for xcc in 0..self.node.xccs() {
-            match mqd.mqd(xcc) {
-                Ok((words, _)) => self.node.generation().formats.mqd.spread_waves(&words, on),
-                Err(error) => self.report_incomplete(error),
+            let written = mqd.write(xcc, |words| format.spread_waves(words, on));
+            if let Err(error) = written {
+                self.report_incomplete(error);
             }
         }
         self.flush();

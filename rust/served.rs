@@ -233,13 +233,16 @@ impl Served {
         if !suspending {
             self.sleep.end_sleeps(&mut stops);
         }
+        let begins = stops.begins != 0;
         stops.count += 1;
         stops.sleeps += u32::from(sleeps);
         stops.begins += u32::from(sleeps);
         stops.missed = None;
         self.stop();
-        // Of two the first has what there was.
-        let saves = sleeps && stops.saved.is_none();
+        // Of two that begin at a time the first has what there was. Where one is open that amdgpu
+        // has not brought to its end, tasks may have run, and made queues.
+        let anew = stops.saved.is_none();
+        let saves = sleeps && (anew || !begins);
         if sleeps {
             self.leave();
             stops.saved.get_or_insert(Ok(()));
@@ -247,7 +250,7 @@ impl Served {
         }
         drop(stops);
         if sleeps {
-            self.keep(saves);
+            self.keep(saves.then_some(anew));
         }
         // Of a device that was pulled out amdgpu tells when it has none any more, and never undoes
         // it.
@@ -301,11 +304,13 @@ impl Served {
     /// returns. With nothing locked: it allocates, and reclaim may have to wait for a reset, be it
     /// of a copy engine, which does not come here. Nobody wakes the device up before this returns.
     ///
+    /// `anew`: nothing is kept yet; `None`: another one keeps it.
+    ///
     /// TIMEOUT: none. Who keeps it waits for nothing but reclaim.
-    fn keep(&self, saves: bool) {
+    fn keep(&self, anew: Option<bool>) {
         const STEP: Delta = Delta::from_millis(10);
-        if saves {
-            let saved = self.save();
+        if let Some(anew) = anew {
+            let saved = self.save(anew);
             let mut stops = self.sleep.stops.lock();
             stops.saving -= 1;
             if let Some(known) = stops.saved.as_mut() {
@@ -319,8 +324,9 @@ impl Served {
     }
 
     /// Keeps what queues have in the device's memory.
-    fn save(&self) -> Result {
-        self.each_queues(NodeQueues::save).inspect_err(|error| {
+    fn save(&self, anew: bool) -> Result {
+        let saved = self.each_queues(|queues| queues.save(anew));
+        saved.inspect_err(|error| {
             gpu_err!(self.pci_name(), "cannot keep what queues have: {error:?}\n");
         })
     }
@@ -530,7 +536,9 @@ impl Served {
     /// let go of it, and who looked at it.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of
-    /// /dev/kfd that was passed on to another process, or a task that cannot be killed.
+    /// /dev/kfd that was passed on to another process, a task that cannot be killed, or one that is
+    /// frozen. If that is since the machine sleeps, nobody thaws it: who wakes the machine up waits
+    /// for the lock of the device, which our caller has.
     pub(crate) fn end_processes(&self) {
         if self.gpu.users() == 0 {
             return;
@@ -542,11 +550,17 @@ impl Served {
         }
         power::end(handle, Signal::Kill);
         while !self.wait_for_users(PATIENCE) {
-            let left = self.gpu.users();
+            let (left, frozen) = (self.gpu.users(), power::count_frozen(handle));
             gpu_warn!(
                 self.pci_name(),
                 "is removed: waiting for {left} processes to end\n"
             );
+            if frozen != 0 {
+                gpu_warn!(
+                    self.pci_name(),
+                    "{frozen} of them are frozen, and cannot end before they are thawed\n"
+                );
+            }
         }
     }
 }

@@ -19,6 +19,7 @@
 
 pub(crate) mod attributes;
 pub(crate) mod block;
+mod claim;
 mod fault;
 mod granule;
 mod home;
@@ -33,6 +34,7 @@ mod restore;
 mod set;
 mod show;
 pub(crate) mod sleep;
+mod tests;
 mod told;
 
 pub(crate) use attributes::{
@@ -116,6 +118,7 @@ use kernel::{
         Work, //
     },
 };
+use pages::PAGE_SHIFT;
 use ranges::Ranges;
 use region::{
     Region,
@@ -163,6 +166,13 @@ impl Gpu {
     fn node(&self) -> &Arc<Node> {
         &self.node
     }
+
+    /// The pages that its page tables have entries for, and the driver leaves to user space.
+    fn reach(&self) -> Pages {
+        let facts = self.node().facts();
+        let left = facts.gpuvm_size >> PAGE_SHIFT;
+        Pages::new(0, left.min(facts.max_pfn))
+    }
 }
 
 /// The process whose memory it is.
@@ -183,8 +193,20 @@ pub(crate) trait Host: Send + Sync {
 /// What user space has said of the address space.
 struct Book {
     ranges: Ranges,
+    /// Where buffers are about to be mapped ([`claim`]).
+    claims: KVec<Pages>,
     /// Pages that are charged to what all processes may have.
     charged: u64,
+}
+
+impl Book {
+    fn new() -> Self {
+        Self {
+            ranges: Ranges::new(),
+            claims: KVec::new(),
+            charged: 0,
+        }
+    }
 }
 
 /// Why the queues are off the hardware.
@@ -223,6 +245,8 @@ pub(crate) struct Svm {
     blocks_queue: &'static OwnedQueue,
     /// How many pages move together where user space has not said, as a power of two.
     granularity: u8,
+    /// The pages that can have attributes: those that all GPUs reach that can have a part in it.
+    reach: Pages,
     /// Faulting accesses are retried.
     xnack: Atomic<bool>,
     /// The process ends: nothing is mapped any more.
@@ -282,6 +306,10 @@ impl Svm {
         }
         let first = gpus.first().ok_or(ENODEV)?;
         let granularity = first.node().kgd().default_granularity();
+        let supported = gpus.iter().filter(|gpu| gpu.is_supported);
+        let reach = supported.fold(Pages::ALL, |reach, gpu| {
+            Pages::new(0, reach.end.min(gpu.reach().end))
+        });
         let svm = try_pin_init!(Self {
             gpus,
             mm,
@@ -290,13 +318,14 @@ impl Svm {
             queue,
             blocks_queue,
             granularity,
+            reach,
             xnack: Atomic::new(xnack),
             ended: Atomic::new(false),
             lost: Atomic::new(false),
             failures: Atomic::new(0),
             taken: Atomic::new(0),
             changing <- new_mutex!((), "amdkfd::Svm::changing"),
-            book <- new_mutex!(Book { ranges: Ranges::new(), charged: 0 }, "amdkfd::Svm::book"),
+            book <- new_mutex!(Book::new(), "amdkfd::Svm::book"),
             regions <- new_mutex!(RBTree::new(), "amdkfd::Svm::regions"),
             evicting <- new_mutex!(
                 Evicting::new(),

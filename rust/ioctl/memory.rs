@@ -75,16 +75,13 @@ pub(super) fn alloc_memory_of_gpu(
 }
 
 /// Whether a new buffer has an address of its own. `EADDRINUSE`: it is, or shows, memory that has
-/// attributes of shared virtual memory.
+/// attributes of shared virtual memory. It may get them afterwards, as long as the buffer is not
+/// mapped: [`memory::map`] looks again.
 fn check_ranges(process: &Process, request: &BufferRequest, shown: u64) -> Result {
     let Some(svm) = process.svm() else {
         return Ok(());
     };
-    let in_use = |address: u64| {
-        let page = PAGE_SIZE as u64;
-        let end = address.saturating_add(request.size).div_ceil(page);
-        svm.has_ranges(Pages::new(address / page, end))
-    };
+    let in_use = |address: u64| svm.has_ranges(Pages::around_bytes(address, request.size));
     let placed = request.address != 0 || request.vram_bytes() == 0;
     if placed && in_use(request.address)? || request.is_user_memory() && in_use(shown)? {
         return Err(errno::address_in_use());

@@ -60,12 +60,11 @@ pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_ar
         sdma_engine_id: args.sdma_engine_id,
         metadata_ring_size: args.metadata_ring_size,
     };
-    let properties = match QueueProperties::new(&request, user_limit()?) {
-        Ok(properties) => properties,
-        Err(refusal) => return Err(refused(refusal)),
-    };
+    let limit = user_limit()?;
+    let settings = request.settings(limit).map_err(refused)?;
     // User space learns how large its ring really is, whatever comes of the rest.
-    args.ring_size = properties.settings().ring_bytes();
+    args.ring_size = settings.ring_bytes();
+    let properties = QueueProperties::new(&request, limit).map_err(refused)?;
     let created = queues::create(call.process, args.gpu_id, &properties)?;
     let doorbells = MmapTarget::Doorbell(created.gpu).to_offset();
     args.queue_id = created.id.raw();

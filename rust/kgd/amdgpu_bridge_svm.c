@@ -104,7 +104,12 @@ static int wait_for(struct bridge_vm *vm, struct dma_fence *fence)
 static int update(struct amdgpu_device *adev, struct bridge_vm *vm, bool unlocked, bool flush,
 		  u64 first, u64 count, u64 flags, dma_addr_t *pages, struct dma_fence **fence)
 {
+	const u64 end = adev->vm_manager.max_pfn;
+
 	static_assert(AMDGPU_GPU_PAGES_IN_CPU_PAGE == 1);
+	/* amdgpu does not ask whether there are tables for them, but follows what lies behind. */
+	if (count > end || first > end - count)
+		return -EINVAL;
 	/* With pages: as amdgpu finds best on an APU of several NUMA nodes (allow_override). */
 	return amdgpu_call(amdgpu_vm_update_range)(adev, vm->vm, false, unlocked, flush, !!pages,
 						   NULL, first, first + count - 1, flags, 0, 0,

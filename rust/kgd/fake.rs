@@ -133,6 +133,8 @@ pub(crate) struct Live {
     pub(crate) resettable: bool,
     /// Pages of shared virtual memory that VMs show, those with addresses, and bytes reserved.
     pub(crate) shared_pages: u64,
+    /// How often page tables were made.
+    pub(crate) tables_made: u32,
     pub(crate) dma_pages: u64,
     pub(crate) reserved: u64,
     /// Page tables are locked.
@@ -200,6 +202,9 @@ fn facts() -> GpuFacts {
         compute_queue_bitmap: 0xfefe_fefe,
         doorbell_address: 0x1000_0000,
         doorbell_size: 0x20_0000,
+        // 48 bits of address, of which user space gets the lower half.
+        max_pfn: 1 << 36,
+        gpuvm_size: 1 << 47,
         num_partitions: 1,
         max_num_of_queues_per_device: 127,
         queue_preemption_timeout_ms: 2000,
@@ -381,9 +386,10 @@ impl KernelMemory for Fake {
     fn alloc_bo(&self, size: usize, _domain: Domain, _mqd: bool) -> Result<RawKernelBo> {
         let mut bo = new_bo(size)?;
         let cpu = cpu_of(&mut bo);
+        // Not under the lock, which notifiers take.
+        let bo = BoHandle(own(bo)?);
         let mut live = self.live.lock();
         let gpu_va = GpuVa::new(live.next_gpu_va).ok_or(ENOMEM)?;
-        let bo = BoHandle(own(bo)?);
         live.next_gpu_va += size.next_multiple_of(4096) as u64;
         live.bos += 1;
         Ok(RawKernelBo { bo, gpu_va, cpu })

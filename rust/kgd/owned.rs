@@ -11,8 +11,8 @@ pub(crate) use shared::{
 };
 
 use super::{
-    BoHandle,
     gpu_err,
+    BoHandle,
     Domain,
     HqdPosition,
     Kgd,
@@ -461,6 +461,8 @@ pub(crate) struct Memory {
     vm: Arc<Vm>,
     mmap_offset: u64,
     size: u64,
+    /// Where GPUs see it: address and bytes.
+    place: (u64, u64),
     /// It was imported or exported: the process may have its memory by another handle, too.
     may_have_another: Atomic<bool>,
 }
@@ -475,21 +477,23 @@ impl Memory {
         flags: u32,
     ) -> Result<Self> {
         let new = vm.kgd.alloc_memory(&vm.raw, address, size, offset, flags)?;
-        Ok(Self::own(vm, new, false))
+        Ok(Self::own(vm, new, (address, size), false))
     }
 
     /// Imports a dma-buf at a GPU virtual address.
     pub(crate) fn import(vm: Arc<Vm>, fd: i32, address: u64) -> Result<Self> {
         let new = vm.kgd.import_dmabuf(&vm.raw, fd, address)?;
-        Ok(Self::own(vm, new, true))
+        let place = (address, new.size);
+        Ok(Self::own(vm, new, place, true))
     }
 
-    fn own(vm: Arc<Vm>, new: NewMemory, may_have_another: bool) -> Self {
+    fn own(vm: Arc<Vm>, new: NewMemory, place: (u64, u64), may_have_another: bool) -> Self {
         Self {
             raw: ManuallyDrop::new(new.memory),
             vm,
             mmap_offset: new.mmap_offset,
             size: new.size,
+            place,
             may_have_another: Atomic::new(may_have_another),
         }
     }
@@ -497,6 +501,11 @@ impl Memory {
     /// Where mmap on the DRM file finds it.
     pub(crate) fn mmap_offset(&self) -> u64 {
         self.mmap_offset
+    }
+
+    /// Where GPUs see it that it is mapped for: address and bytes.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        self.place
     }
 
     /// Frees it and returns the bytes of VRAM that came back; hands it back if it is still mapped.

@@ -39,6 +39,7 @@ unsafe extern "C" {
     pub(super) fn amdkfd_get_leader(task: *mut bindings::task_struct)
         -> *mut bindings::task_struct;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
+    pub(super) fn amdkfd_is_frozen(task: *mut bindings::task_struct) -> bool;
     pub(super) fn amdkfd_check_nowait(file: *mut bindings::file) -> c_int;
     pub(super) fn amdkfd_write_nowait(file: *mut bindings::file, byte: u8) -> c_int;
     pub(super) safe fn amdkfd_mb();

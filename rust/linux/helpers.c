@@ -157,6 +157,18 @@ bool amdkfd_current_traces(struct task_struct *task)
 	return ptrace_parent(task) == current;
 }
 
+/* The freezer of version 2 of control groups lets those go that are killed, and is none of this. */
+bool amdkfd_is_frozen(struct task_struct *task)
+{
+	struct task_struct *thread;
+
+	guard(rcu)();
+	for_each_thread(task, thread)
+		if (READ_ONCE(thread->__state) & TASK_FROZEN)
+			return true;
+	return false;
+}
+
 int amdkfd_check_nowait(struct file *file)
 {
 	umode_t mode = file_inode(file)->i_mode;

@@ -47,6 +47,7 @@ int amdkfd_read_present(struct vm_area_struct *vma, unsigned long address, void 
 struct task_struct *amdkfd_get_leader(struct task_struct *task);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
+bool amdkfd_is_frozen(struct task_struct *task);
 /*
  * Whether @file can be asked to write without waiting for who reads it: -EBADF if it is not open
  * for writing, -EINVAL if it always may wait (a named pipe, a terminal) or is written otherwise.

@@ -46,6 +46,13 @@ pub(crate) fn current_traces(task: &Task) -> bool {
     unsafe { ffi::amdkfd_current_traces(task.as_ptr()) }
 }
 
+/// Whether a thread of the task's group is frozen: with the machine, which sleeps or is about to,
+/// or with its control group (version 1). It does not end before it is thawed, whatever it is sent.
+pub(crate) fn is_frozen(task: &Task) -> bool {
+    // SAFETY: The task is valid.
+    unsafe { ffi::amdkfd_is_frozen(task.as_ptr()) }
+}
+
 /// The id of the task's thread group, as its own pid namespace numbers it.
 pub(crate) fn thread_group_id(task: &Task) -> i32 {
     // SAFETY: The task is valid.

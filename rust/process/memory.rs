@@ -20,6 +20,7 @@ use crate::{
         request::BufferRequest,
         Handle, //
     },
+    svm::Pages,
 };
 use kernel::{
     prelude::*,
@@ -80,16 +81,21 @@ pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i3
 /// done is not looked at: where that is no GPU of the process's, there is nothing to do.
 ///
 /// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
-/// such buffer.
+/// such buffer. `EADDRINUSE`: memory at its address has attributes of shared virtual memory by now.
 pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
     owner.vm()?;
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
+        let (address, bytes) = memory.place();
+        let mut claim = None;
         for &gpu in gpus.iter().skip(*done as usize) {
             let device = process.device(gpu)?;
-            device
-                .vm()?
-                .map(memory)
+            let vm = device.vm()?;
+            if let (None, Some(svm)) = (&claim, process.svm()) {
+                // Until it is mapped, nobody gives attributes to memory there.
+                claim = Some(svm.claim(Pages::around_bytes(address, bytes))?);
+            }
+            vm.map(memory)
                 .inspect_err(|error| refused(process, device, *error))?;
             *done += 1;
         }

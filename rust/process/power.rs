@@ -25,6 +25,7 @@ use crate::{
     },
     linux::task::{
         address_space_of,
+        is_frozen,
         signal,
         signal_users,
         Signal, //
@@ -189,6 +190,19 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
         }
     });
     asked
+}
+
+/// How many of the processes that know the device are frozen: they do not end before they are
+/// thawed.
+pub(crate) fn count_frozen(gpu: DeviceHandle) -> usize {
+    let mut frozen = 0;
+    if let Ok(registry) = registry::get() {
+        registry.each(|process| {
+            let knows = process.devices_on(gpu).next().is_some();
+            frozen += usize::from(knows && is_frozen(process.lead()));
+        });
+    }
+    frozen
 }
 
 impl Process {

@@ -527,6 +527,11 @@ pub(crate) fn with_pasid<R>(
 /// After an error it must not. May sleep.
 pub(crate) fn page_fault(pasid: u32, fault: Fault) -> Result {
     let serve = |process: &Process, device: &Arc<ProcessDevice>| {
+        // A GPU does not retry what is beyond its page tables. If one did, amdgpu would write an
+        // entry to make it cease, without asking whether there is one.
+        if fault.page >= device.node().facts().max_pfn {
+            return Ok(());
+        }
         let svm = process.svm().ok_or(EFAULT)?;
         svm.fault(process.place_of(device).ok_or(EFAULT)?, fault)
     };

@@ -229,18 +229,25 @@ pub(crate) struct QueueProperties {
     control_stack_bytes: u32,
 }
 
+impl QueueRequest {
+    /// Checks what comes before all else; `limit` is the highest address of user space.
+    pub(crate) fn settings(&self, limit: UserVa) -> Result<QueueSettings, Refusal> {
+        QueueSettings::new(
+            self.ring_base_address,
+            self.ring_size,
+            self.queue_percentage,
+            self.queue_priority,
+            limit,
+        )
+    }
+}
+
 impl QueueProperties {
     /// Checks `request`; `limit` is the highest address of user space.
     ///
     /// The order of the checks is part of the ABI: the first that fails chooses the errno.
     pub(crate) fn new(request: &QueueRequest, limit: UserVa) -> Result<Self, Refusal> {
-        let settings = QueueSettings::new(
-            request.ring_base_address,
-            request.ring_size,
-            request.queue_percentage,
-            request.queue_priority,
-            limit,
-        )?;
+        let settings = request.settings(limit)?;
         let metadata = request.metadata_ring_size;
         if metadata != 0 && !metadata.is_power_of_two() {
             return Err(Refusal::MetadataSize);

@@ -20,6 +20,7 @@ use crate::{
     gfx::{
         Generation,
         MqdDomain,
+        Words,
         PAGE_BYTES, //
     },
     ids::GpuVa,
@@ -29,7 +30,10 @@ use crate::{
         Kgd,
     },
 };
-use core::ops::Deref;
+use core::{
+    cell::Cell,
+    ops::Deref, //
+};
 use kernel::{
     alloc::KVVec,
     fmt, new_mutex,
@@ -72,6 +76,28 @@ struct SavedSlot {
     chunk: Arc<MqdChunk>,
     offset: usize,
     words: KVVec<u32>,
+}
+
+impl SavedSlot {
+    /// Whether it is that of the slot at `offset` of a chunk.
+    fn is_of(&self, chunk: &Arc<MqdChunk>, offset: usize) -> bool {
+        self.offset == offset && Arc::ptr_eq(&self.chunk, chunk)
+    }
+}
+
+/// What is kept of one descriptor.
+struct KeptWords<'a>(&'a [Cell<u32>]);
+
+impl Words for KeptWords<'_> {
+    fn get(&self, dword: usize) -> u32 {
+        self.0.get(dword).map_or(0, Cell::get)
+    }
+
+    fn set(&self, dword: usize, value: u32) {
+        if let Some(word) = self.0.get(dword) {
+            word.set(value);
+        }
+    }
 }
 
 /// Room for one queue's descriptors. Dropping it may free a buffer: not under a lock that reclaim
@@ -130,6 +156,24 @@ impl MqdSlot {
         let offset = self.offset(xcc);
         let va = self.chunk.bo.gpu_va().checked_add(offset as u64);
         Ok((BoWindow::new(&self.chunk.bo, offset), va.ok_or(EINVAL)?))
+    }
+
+    /// Writes into the `xcc`th XCC's descriptor: `write` is called with its words, and with what is
+    /// kept of them while the device sleeps, if anything is, for that is what comes back. Takes
+    /// `MqdPool.saved`.
+    pub(crate) fn write(&self, xcc: u32, write: impl Fn(&dyn Words)) -> Result {
+        write(&self.mqd(xcc)?.0);
+        let InMqdPool { chunk, pool } = &self.chunk;
+        let mut saved = pool.saved.lock();
+        let kept = saved
+            .iter_mut()
+            .find(|kept| kept.is_of(chunk, self.offset(0)));
+        // CAST: a node has few XCCs.
+        let first = self.stride * xcc as usize / size_of::<u32>();
+        if let Some(words) = kept.and_then(|kept| kept.words.get_mut(first..)) {
+            write(&KeptWords(Cell::from_mut(words).as_slice_of_cells()));
+        }
+        Ok(())
     }
 
     /// The words of the control stack behind the `xcc`th XCC's descriptor.
@@ -235,13 +279,25 @@ impl MqdPool {
 
     /// Keeps what queues have in the GPU's own memory: amdgpu does not save buffers that are
     /// pinned, and the power is about to go. The queues are off the hardware, and nobody makes or
-    /// changes one until [`MqdPool::restore`].
-    pub(super) fn save(&self) -> Result {
+    /// changes one until this returns. `anew`: else a sleep before has not come to its end, and
+    /// what it has kept stays so; of a queue that was made since there is nothing yet.
+    ///
+    /// What is kept is that of who has the place: a queue that is made drops it
+    /// ([`MqdPool::take`]), and one that is changed has it changed ([`MqdSlot::write`]).
+    pub(super) fn save(&self, anew: bool) -> Result {
+        if anew {
+            let before = core::mem::replace(&mut *self.saved.lock(), KVec::new());
+            drop(before);
+        }
         let mut saved = KVec::new();
         if self.in_vram {
             for chunk in self.chunks.lock().iter() {
                 for slot in (0..chunk.count).filter(|&slot| !chunk.slots.is_free(slot)) {
                     let offset = slot * self.slot_bytes();
+                    let is_kept = |kept: &SavedSlot| kept.is_of(chunk, offset);
+                    if self.saved.lock().iter().any(is_kept) {
+                        continue;
+                    }
                     let mut words =
                         KVVec::from_elem(0, self.slot_bytes() / size_of::<u32>(), GFP_KERNEL)?;
                     chunk.bo.read_dwords(offset, &mut words)?;
@@ -254,12 +310,19 @@ impl MqdPool {
                 }
             }
         }
-        let before = core::mem::replace(&mut *self.saved.lock(), saved);
-        drop(before);
+        // Nobody else adds to them.
+        let kept = self.saved.lock().len();
+        saved.reserve(kept, GFP_KERNEL)?;
+        let mut all = self.saved.lock();
+        core::mem::swap(&mut *all, &mut saved);
+        while let Some(slot) = saved.pop() {
+            all.push_within_capacity(slot).map_err(|_| ENOMEM)?;
+        }
         Ok(())
     }
 
-    /// Brings back what was kept, for the GPU to read. What was given back meanwhile nobody uses.
+    /// Brings back what was kept, for the GPU to read. Where it was of a queue that is gone, nobody
+    /// uses the place.
     pub(super) fn restore(&self) -> Result {
         let saved = core::mem::replace(&mut *self.saved.lock(), KVec::new());
         for slot in saved.iter() {
@@ -285,16 +348,25 @@ impl MqdPool {
         Ok(())
     }
 
+    /// Nothing is kept of a slot any more: what was is returned, to be dropped with nothing locked.
+    fn forget(&self, slot: &MqdSlot) -> Option<SavedSlot> {
+        let mut saved = self.saved.lock();
+        let mut all = saved.iter();
+        let place = all.position(|kept| kept.is_of(&slot.chunk.chunk, slot.offset(0)))?;
+        saved.remove(place).ok()
+    }
+
     /// Takes room for a queue, with what one before it may have left there.
     pub(crate) fn take(self: &Arc<Self>) -> Result<MqdSlot> {
-        let found = self
-            .chunks
-            .lock()
-            .iter()
-            .find_map(|chunk| self.slot_in(chunk));
-        if let Some(slot) = found {
+        let chunks = self.chunks.lock();
+        if let Some(slot) = chunks.iter().find_map(|chunk| self.slot_in(chunk)) {
+            // Under that lock: who keeps what queues have finds the place without, or free.
+            let former = self.forget(&slot);
+            drop(chunks);
+            drop(former);
             return Ok(slot);
         }
+        drop(chunks);
         let chunk = self.new_chunk()?;
         // Before anybody else knows of the chunk.
         let slot = self.slot_in(&chunk).ok_or(ENOMEM)?;
@@ -303,11 +375,20 @@ impl MqdPool {
     }
 }
 
-/// For tests: whoever saves waits until what this returns is dropped.
+/// For tests.
 #[cfg(CONFIG_KUNIT = "y")]
 impl MqdPool {
+    /// Whoever saves waits until what this returns is dropped.
     pub(crate) fn keep_from_saving(&self) -> impl Sized + '_ {
         self.chunks.lock()
+    }
+
+    /// The power goes.
+    pub(crate) fn lose(&self) -> Result {
+        for chunk in self.chunks.lock().iter() {
+            chunk.bo.fill(0, chunk.count * self.slot_bytes(), 0xff)?;
+        }
+        Ok(())
     }
 }
 
@@ -317,8 +398,7 @@ mod tests {
     use crate::{
         gfx::{
             testing::{mi300x_as, MI300X},
-            ChipFacts,
-            Words, //
+            ChipFacts, //
         },
         kgd::fake::Fake, //
     };
@@ -381,11 +461,8 @@ mod tests {
             slot.mqd(5).unwrap().0.set(7, number);
             slot.control_stack(5).set(1, 10 * number);
         }
-        pool.save().unwrap();
-        for chunk in pool.chunks.lock().iter() {
-            let bytes = chunk.count * pool.slot_bytes();
-            chunk.bo.fill(0, bytes, 0xff).unwrap();
-        }
+        pool.save(true).unwrap();
+        pool.lose().unwrap();
         assert_eq!(mark(&slots[0]), u32::MAX);
         pool.restore().unwrap();
         for (slot, number) in slots.iter().zip(1..) {
@@ -396,6 +473,49 @@ mod tests {
         slots[0].mqd(5).unwrap().0.set(7, 9);
         pool.restore().unwrap();
         assert_eq!(mark(&slots[0]), 9);
+    }
+
+    #[test]
+    fn what_is_kept_is_that_of_who_has_the_place() {
+        let fake = Fake::new().unwrap();
+        let pool = pool(&fake);
+        let mark = |slot: &MqdSlot| slot.mqd(5).unwrap().0.get(7);
+        let set = |slot: &MqdSlot, number| {
+            slot.write(5, |words| words.set(7, number)).unwrap();
+        };
+        let [first, second, third] = [1, 2, 3].map(|number| {
+            let slot = pool.take().unwrap();
+            set(&slot, number);
+            slot
+        });
+        pool.save(true).unwrap();
+        pool.lose().unwrap();
+        // The device has not come back, but tasks run: a queue goes, others are made or changed.
+        drop(first);
+        let [again, more] = [9, 4].map(|number| {
+            let slot = pool.take().unwrap();
+            set(&slot, number);
+            slot
+        });
+        assert_eq!(
+            (again.offset(0), more.offset(0)),
+            (0, 3 * pool.slot_bytes())
+        );
+        set(&second, 20);
+        // It sleeps once more.
+        pool.save(false).unwrap();
+        pool.lose().unwrap();
+        pool.restore().unwrap();
+        let marks = [&again, &second, &third, &more].map(mark);
+        assert_eq!(marks, [9, 20, 3, 4]);
+        // Of another sleep nothing is left of that.
+        set(&second, 21);
+        pool.save(true).unwrap();
+        set(&second, 22);
+        pool.save(true).unwrap();
+        pool.lose().unwrap();
+        pool.restore().unwrap();
+        assert_eq!((mark(&second), mark(&third)), (22, 3));
     }
 
     #[test]

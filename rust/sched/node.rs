@@ -370,9 +370,10 @@ impl NodeQueues {
         self.scheduler.want_reset();
     }
 
-    /// The device's power may go: keeps what of its memory queues need that come back.
-    pub(crate) fn save(&self) -> Result {
-        self.mqds.save()
+    /// The device's power may go: keeps what of its memory queues need that come back. `anew`: none
+    /// of it is kept from a sleep that is not over.
+    pub(crate) fn save(&self, anew: bool) -> Result {
+        self.mqds.save(anew)
     }
 
     /// Brings that back.

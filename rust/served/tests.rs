@@ -11,7 +11,8 @@ mod tests {
                 hw_process,
                 hw_queue, //
             },
-            Engine, //
+            Engine,
+            Words, //
         },
         gpu::NodeUser,
         kgd::fake::Fake,
@@ -20,6 +21,7 @@ mod tests {
             workqueue::OwnedQueue, //
         },
         sched::{
+            mqd_pool::MqdSlot,
             NewSchedProcess,
             NewSchedQueue, //
         },
@@ -261,7 +263,10 @@ mod tests {
         let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
         let mover = svm::sleep::enter().unwrap();
         fake.set_suspending(true);
-        let (sleeper, over) = (served.clone(), Arc::new(Atomic::new(false), GFP_KERNEL).unwrap());
+        let (sleeper, over) = (
+            served.clone(),
+            Arc::new(Atomic::new(false), GFP_KERNEL).unwrap(),
+        );
         let done = over.clone();
         let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
         let fall_asleep = move || {
@@ -332,6 +337,35 @@ mod tests {
         assert!(!served.miss_resume());
         assert_eq!(served.resume(true), Ok(()));
         assert!(!served.is_stopped() && !svm::sleep::is_asleep());
+    }
+
+    #[test]
+    fn a_sleep_within_another_keeps_what_was_made_since() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        let pool = served.nodes[0].queues().mqds();
+        let made = |number| {
+            let slot = pool.take().unwrap();
+            slot.write(0, |words| words.set(7, number)).unwrap();
+            slot
+        };
+        let mark = |slot: &MqdSlot| slot.mqd(0).unwrap().0.get(7);
+        let (first, second) = (made(1), made(2));
+        fake.set_suspending(true);
+        served.suspend(true);
+        pool.lose().unwrap();
+        // A resume that fails before it comes here: tasks run, a queue goes, and others come.
+        drop(first);
+        let (third, fourth) = (made(3), made(4));
+        served.suspend(true);
+        pool.lose().unwrap();
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(served.is_stopped());
+        fake.set_suspending(false);
+        assert!(served.miss_resume());
+        fsleep(SETTLED);
+        assert!(!served.miss_resume() && !served.is_stopped());
+        assert_eq!([&second, &third, &fourth].map(mark), [2, 3, 4]);
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl Svm {
         mm: &MmWithUser,
     ) -> Result {
         let page = fault.page;
+        self.check_reach(Pages::new(page, page + 1))?;
         // A wave misses many pages at once, of which most come with the first.
         let region = self.region_of(page);
         let granule = region.as_ref().and_then(|region| region.granule(page));
@@ -291,7 +292,9 @@ impl Svm {
             attributes.preferred = Location::System;
         }
         let around = align(page, self.granularity.min(MOST));
-        let within = around.intersection(mapping.pages).ok_or(EFAULT)?;
+        let within = around.intersection(mapping.pages);
+        let within = within.and_then(|within| within.intersection(self.reach));
+        let within = within.ok_or(EFAULT)?;
         if self.book.lock().ranges.at(page).is_some() {
             return Ok(());
         }

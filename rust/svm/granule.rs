@@ -62,7 +62,7 @@ pub(super) struct View {
     pub(super) joined: PageBits,
     /// The device's addresses of both; 0: none. Only where they are to be given back.
     addresses: Option<KVec<u64>>,
-    /// There are page tables.
+    /// There are page tables, whatever it sees.
     pub(super) has_tables: bool,
     /// Some of the pages may not be written.
     pub(super) read_only: bool,
@@ -260,13 +260,15 @@ impl Granule {
         }
     }
 
-    /// Whether there are page tables of a GPU for it.
+    /// Whether there are page tables of a GPU for it: as long as it sees a page there are.
     pub(super) fn has_tables(&self, gpu: usize) -> bool {
         let state = self.state();
-        state.views.get(gpu).is_some_and(|view| view.has_tables)
+        let has = |view: &View| view.has_tables || !view.seen().is_empty();
+        state.views.get(gpu).is_some_and(has)
     }
 
-    /// Addresses in it do not show what they did: a buffer there may get rid of the page tables.
+    /// Addresses in it do not show what they did: a buffer there may get rid of the page tables,
+    /// once nothing of it is seen any more.
     pub(super) fn forget_tables(&self) {
         for view in &mut self.state().views {
             view.has_tables = false;

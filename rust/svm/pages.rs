@@ -17,6 +17,9 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// All there can be.
+    pub(super) const ALL: Self = Self::new(0, u64::MAX >> PAGE_SHIFT);
+
     /// From `start` up to, not including, `end`.
     pub(crate) const fn new(start: u64, end: u64) -> Self {
         Self { start, end }
@@ -31,6 +34,12 @@ impl Pages {
             }
             _ => None,
         }
+    }
+
+    /// Those of bytes at an address, whole or not. At the last address they end.
+    pub(crate) const fn around_bytes(address: u64, size: u64) -> Self {
+        let end = address.saturating_add(size).div_ceil(1 << PAGE_SHIFT);
+        Self::new(address >> PAGE_SHIFT, end)
     }
 
     /// How many.
@@ -107,11 +116,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_have_all_the_pages_that_they_touch() {
+        let pages = |address, size| Pages::around_bytes(address, size);
+        assert_eq!(pages(0x3000, 0x2000), Pages::new(3, 5));
+        assert_eq!(pages(0x3fff, 2), Pages::new(3, 5));
+        assert!(pages(0x3000, 0).is_empty());
+        assert_eq!(pages(!0xfff, u64::MAX).end, 1 << (64 - PAGE_SHIFT));
+    }
+
+    #[test]
     fn an_area_ends_before_the_last_address() {
         assert_eq!(Pages::of_bytes(!0xfff, 0x1000), None);
         assert_eq!(Pages::of_bytes(0x1000, !0xfff), None);
         let most = Pages::of_bytes(0, !0xfff);
-        assert_eq!(most, Some(Pages::new(0, u64::MAX >> PAGE_SHIFT)));
+        assert_eq!(most, Some(Pages::ALL));
     }
 
     #[test]

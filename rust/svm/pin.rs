@@ -7,7 +7,10 @@ use super::{
     pages::Pages,
     Svm, //
 };
-use crate::linux::hmm::NoReclaim;
+use crate::linux::{
+    hmm::NoReclaim,
+    ratelimit::may_complain, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -42,6 +45,7 @@ impl Drop for Pin {
     fn drop(&mut self) {
         let mut pins = self.svm.pins.lock();
         let place = pins.iter().position(|pages| *pages == self.pages);
+        // Not if they were unmapped.
         if let Some(place) = place {
             // It is there: `remove` fails for places beyond the end only.
             let _ = pins.remove(place);
@@ -71,17 +75,29 @@ impl Svm {
         }
     }
 
-    /// Pages are unmapped: if a queue depends on them, the process's queues never run again. May
-    /// run under reclaim.
+    /// Pages are unmapped: if a queue depends on them, the process's queues never run again. That
+    /// is noticed once: whoever goes on to unmap what is mapped there then does nothing to a queue.
+    /// May run under reclaim.
     pub(super) fn check_pins(&self, pages: Pages) {
-        let lost = {
-            let pins = self.pins.lock();
-            pins.iter().copied().find(|pin| pin.overlaps(pages))
+        let mut lost = None;
+        self.pins.lock().retain(|pin| {
+            let is_lost = pin.overlaps(pages);
+            if is_lost {
+                lost = Some(*pin);
+            }
+            !is_lost
+        });
+        let Some(lost) = lost else {
+            return;
         };
-        if let Some(lost) = lost {
-            let address = lost.address();
-            pr_warn!("the save area of a queue at {address:#x} is unmapped: queues evicted\n");
-            self.host.evict();
+        // Queues can be made again and again.
+        if may_complain() {
+            let (pid, address) = (self.tgid(), lost.address());
+            pr_warn!(
+                "process {pid}: the save area of a queue at {address:#x} is unmapped: \
+                 queues evicted\n"
+            );
         }
+        self.host.evict();
     }
 }

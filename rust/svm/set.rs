@@ -89,17 +89,16 @@ impl Book {
     }
 }
 
-/// All pages there can be.
-const ALL: Pages = Pages::new(0, u64::MAX >> PAGE_SHIFT);
-
 impl Svm {
     /// SET_ATTR. Without XNACK, and where it was asked for, all GPUs that may access the area see
     /// it when this returns; if not all could be done, the first error counts.
     ///
-    /// `EFAULT`: not all of it is mapped, or it is a device's memory. `EADDRINUSE`: there is a
-    /// buffer. `ENOMEM`: more than all processes may have. `EINVAL`: no GPU has a VM.
+    /// `EFAULT`: not all of it is mapped, or within the GPUs' reach, or it is a device's memory.
+    /// `EADDRINUSE`: there is a buffer. `ENOMEM`: more than all processes may have. `EINVAL`: no
+    /// GPU has a VM.
     pub(crate) fn set(self: &Arc<Self>, pages: Pages, change: &[Attribute]) -> Result {
         self.check_vm()?;
+        self.check_reach(pages)?;
         let mm = self.users_mm()?;
         if self.give(pages, change, &mm)? || self.matters(change) {
             self.apply_all(pages, change, &mm)?;
@@ -112,6 +111,15 @@ impl Svm {
         match self.gpus.iter().any(|gpu| gpu.vm().is_ok()) {
             true => Ok(()),
             false => Err(EINVAL),
+        }
+    }
+
+    /// Whether GPUs have page tables for all of these pages. `EFAULT` if not: amdgpu does not ask
+    /// when it writes an entry.
+    pub(super) fn check_reach(&self, pages: Pages) -> Result {
+        match self.reach.covers(pages) {
+            true => Ok(()),
+            false => Err(EFAULT),
         }
     }
 
@@ -230,7 +238,7 @@ impl Svm {
     }
 
     /// GET_ATTR: what the ranges of an area have in common, if that `can_be_told`. Errors as for
-    /// [`Svm::set`]; `EINVAL`: it cannot.
+    /// [`Svm::set`], but that GPUs need not reach it; `EINVAL`: it cannot.
     pub(crate) fn get(
         self: &Arc<Self>,
         pages: Pages,
@@ -267,7 +275,7 @@ impl Svm {
     pub(crate) fn set_xnack(&self, xnack: bool) -> Result {
         let _changing = self.changing.lock();
         let mut book = self.book.lock();
-        let charged = if xnack { 0 } else { book.usable(ALL) };
+        let charged = if xnack { 0 } else { book.usable(Pages::ALL) };
         self.charge(&mut book, charged)?;
         self.xnack.store(xnack, Release);
         Ok(())
@@ -332,8 +340,13 @@ impl Svm {
         Ok(())
     }
 
-    /// Whether no GPU shows a buffer in an area. `EADDRINUSE` if one does.
+    /// Whether no GPU shows a buffer in an area, or is about to. `EADDRINUSE` if one does. The
+    /// caller has `changing`.
     pub(super) fn check_buffers(&self, pages: Pages) -> Result {
+        let is_claimed = |claims: &[Pages]| claims.iter().any(|claim| claim.overlaps(pages));
+        if is_claimed(&self.book.lock().claims) {
+            return Err(errno::address_in_use());
+        }
         for vm in self.gpus.iter().filter_map(|gpu| gpu.vm().ok()) {
             if vm.has_buffer(pages.start, pages.len())? {
                 return Err(errno::address_in_use());

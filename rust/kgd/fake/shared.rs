@@ -8,6 +8,16 @@ use crate::{
     linux::hmm::HmmPfn, //
 };
 
+impl Fake {
+    /// Whether there are page tables for all of these pages. `EINVAL` if not.
+    fn check_reach(&self, first: u64, count: u64) -> Result {
+        match first.checked_add(count) {
+            Some(end) if end <= self.facts.max_pfn => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
 impl SharedMemory for Fake {
     fn lock_tables(&self, _vm: &VmHandle) -> Result {
         self.live.lock().table_locks += 1;
@@ -18,16 +28,14 @@ impl SharedMemory for Fake {
         self.live.lock().table_locks -= 1;
     }
 
-    fn make_tables(&self, _vm: &VmHandle, _first: u64, _count: u64) -> Result {
+    fn make_tables(&self, _vm: &VmHandle, first: u64, count: u64) -> Result {
+        self.check_reach(first, count)?;
+        self.live.lock().tables_made += 1;
         Ok(())
     }
 
-    fn map_pages(
-        &self,
-        _vm: &VmHandle,
-        _entries: NewEntries,
-        addresses: &mut [u64],
-    ) -> Result {
+    fn map_pages(&self, _vm: &VmHandle, entries: NewEntries, addresses: &mut [u64]) -> Result {
+        self.check_reach(entries.first, addresses.len() as u64)?;
         self.live.lock().shared_pages += addresses.len() as u64;
         Ok(())
     }
@@ -36,7 +44,8 @@ impl SharedMemory for Fake {
         Ok(())
     }
 
-    fn unmap_pages(&self, _vm: &VmHandle, _first: u64, count: u64) -> Result {
+    fn unmap_pages(&self, _vm: &VmHandle, first: u64, count: u64) -> Result {
+        self.check_reach(first, count)?;
         // Those that nothing shows can be unmapped, too.
         let mut live = self.live.lock();
         live.shared_pages = live.shared_pages.saturating_sub(count);

@@ -79,10 +79,12 @@ impl DeviceMemory for Fake {
             return Err(EINVAL);
         }
         let memory = VVec::from_elem(0, (pages + 1) * PAGE_SIZE, GFP_KERNEL)?;
+        // Not under the lock, which notifiers take.
+        let is_one = self.live.lock().has_large;
         let vram = VramHandle(own(FakeVram {
             memory,
             pages: new.pages,
-            is_one: self.live.lock().has_large,
+            is_one,
             cookie,
             wanted: false,
         })?);

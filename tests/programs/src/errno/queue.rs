@@ -8,6 +8,9 @@ use crate::raw::ioctl;
 use kfd_uapi as uapi;
 use rustix::fd::BorrowedFd;
 
+/// An address of the kernel's.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+
 impl Bench {
     fn try_queue(&self, case: &str, change: impl FnOnce(&mut uapi::kfd_ioctl_create_queue_args)) {
         let mut args = self.queue();
@@ -17,6 +20,16 @@ impl Bench {
         if outcome.is_ok() {
             destroy_queue(self.kfd(), args.queue_id);
         }
+    }
+
+    /// The same of a call that is refused: what it says of the ring's size all the same.
+    fn try_ring(&self, case: &str, change: impl FnOnce(&mut uapi::kfd_ioctl_create_queue_args)) {
+        let mut args = self.queue();
+        args.ring_size = 64;
+        change(&mut args);
+        let outcome = ioctl(self.kfd(), uapi::IOC_CREATE_QUEUE, &mut args);
+        show(&format!("CREATE_QUEUE small ring, {case}"), outcome);
+        println!("  ring of {}", args.ring_size);
     }
 }
 
@@ -49,6 +62,17 @@ pub(super) fn queues(bench: &Bench) {
     ] {
         bench.try_queue(&format!("ring of {size}"), |args| args.ring_size = size);
     }
+    bench.try_ring("priority 16", |args| args.queue_priority = 16);
+    bench.try_ring("ring at the kernel's", |args| {
+        args.ring_base_address = KERNEL
+    });
+    bench.try_ring("ring of 65", |args| args.ring_size = 65);
+    bench.try_ring("metadata ring of 3", |args| args.metadata_ring_size = 3);
+    bench.try_ring("read index at the kernel's", |args| {
+        args.read_pointer_address = KERNEL
+    });
+    bench.try_ring("type 100", |args| args.queue_type = 100);
+    bench.try_ring("of no GPU", |args| args.gpu_id = 1);
     for percentage in [0, 50, 101, 0x100, 0xffff, 0x164] {
         bench.try_queue(&format!("percentage {percentage}"), |args| {
             args.queue_percentage = percentage
@@ -88,7 +112,6 @@ pub(super) fn queues(bench: &Bench) {
 }
 
 pub(super) fn queue_buffers(bench: &Bench) {
-    const KERNEL: u64 = 0xffff_8000_0000_0000;
     let elsewhere = bench.ring.address() + (1 << 32);
     for (case, address) in [
         ("0", 0),

@@ -135,7 +135,7 @@ impl Generator {
                 let kind = self.random.pick(&["gtt", "vram"]);
                 format!("alloc {name} {kind} {range}")
             }
-            3..5 => format!("on {name} G{}", self.random.below(self.gpus)),
+            3..5 => format!("try {name} G{}", self.random.below(self.gpus)),
             5..8 => format!("off {name} G0"),
             _ => format!("release {name}"),
         }

@@ -13,6 +13,7 @@
 //!     alloc NAME KIND PLACE LENGTH [MEMORY]     release NAME     show NAME PLACE LENGTH
 //!     room NAME KIND PLACE LENGTH          alloc of what needs the room of shared memory
 //!     on NAME GPU...                       off NAME GPU...
+//!     try NAME GPU...                      on, unless memory there may have got attributes
 //!     file primary|again|context           own (a child gets the GPUs for itself)
 //!     fork ... end                         by a child     orphan ... end     when its parent ended
 //!     thp off                              no large pages for the process
@@ -136,8 +137,13 @@ impl Interpreter {
                 self.attributes(op as u32, range, [told as u32, bytes as u32], attributes)?
             }
             ["set", place, length, ref attributes @ ..] => {
-                let range = self.range(place, length)?;
-                self.attributes(SET, range, sizes(attributes.len()), attributes)?
+                let [start, size] = self.range(place, length)?;
+                let sizes = sizes(attributes.len());
+                let said = self.attributes(SET, [start, size], sizes, attributes)?;
+                if said != name(Errno::ADDRINUSE) {
+                    self.world.note_attributes(start, size);
+                }
+                said
             }
             ["get", place, length] => self.ask(self.range(place, length)?),
             ["get", place, length, ref attributes @ ..] => {
@@ -149,7 +155,9 @@ impl Interpreter {
                 let step = self.world.bytes(step, 0)?;
                 self.runs(self.range(place, length)?, step)
             }
-            ["alloc" | "room" | "release" | "show" | "on" | "off", ..] => self.buffer(&words)?,
+            ["alloc" | "room" | "release" | "show" | "on" | "try" | "off", ..] => {
+                self.buffer(&words)?
+            }
             [verb, ..] if MEMORY.contains(&verb) => self.memory(&words)?,
             _ => self.effect(&words)?,
         };
@@ -278,7 +286,11 @@ impl Interpreter {
                 let [start, size] = self.range(place, length)?;
                 self.world.show(name, start, size)?
             }
-            ["on", name, ref gpus @ ..] => {
+            // The two drivers differ there, and in all that follows.
+            ["try", name, ..] if self.world.is_under_attributes(name) => {
+                return Ok("there may be attributes".into())
+            }
+            ["on" | "try", name, ref gpus @ ..] => {
                 let gpus = self.gpu_list(gpus)?;
                 self.world.on_gpus(name, &gpus, true)?
             }

@@ -31,6 +31,10 @@ struct Buffer {
     name: String,
     handle: u64,
     offset: u64,
+    start: u64,
+    size: u64,
+    /// Whether memory where it is may have attributes since.
+    under: bool,
 }
 
 pub struct World {
@@ -387,6 +391,9 @@ impl World {
                 name: name.into(),
                 handle: args.handle,
                 offset: args.mmap_offset,
+                start,
+                size,
+                under: false,
             });
         }
         Ok(outcome)
@@ -398,6 +405,18 @@ impl World {
 
     pub fn has_buffer(&self, name: &str) -> bool {
         self.buffer(name).is_some()
+    }
+
+    /// Memory has attributes, perhaps.
+    pub fn note_attributes(&mut self, start: u64, size: u64) {
+        for buffer in &mut self.buffers {
+            buffer.under |= start < buffer.start + buffer.size && buffer.start < start + size;
+        }
+    }
+
+    /// Whether memory where a buffer is may have attributes that it had not when that was made.
+    pub fn is_under_attributes(&self, name: &str) -> bool {
+        self.buffer(name).is_some_and(|buffer| buffer.under)
     }
 
     /// MAP_MEMORY_TO_GPU or UNMAP_MEMORY_FROM_GPU.

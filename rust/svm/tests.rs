@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of shared virtual memory as a whole: the address space is the test's own, the GPUs are
+//! fake ones.
+
+#[kernel::macros::kunit_tests(amdkfd_svm)]
+mod tests {
+    use super::super::{
+        page_bits::GRANULE_PAGES,
+        *, //
+    };
+    use crate::{
+        gpu::{
+            self,
+            gate::Gate,
+            NoSink, //
+        },
+        ids::{
+            GpuId,
+            Serial, //
+        },
+        kgd::fake::Fake,
+    };
+    use kernel::bindings;
+
+    // `include/kunit/test.h`, `include/linux/mm.h`
+    #[allow(improper_ctypes)]
+    unsafe extern "C" {
+        fn kunit_attach_mm() -> c_int;
+        fn vm_mmap(
+            file: *mut bindings::file,
+            address: c_ulong,
+            length: c_ulong,
+            protection: c_ulong,
+            flags: c_ulong,
+            offset: c_ulong,
+        ) -> c_ulong;
+        fn vm_munmap(start: c_ulong, length: usize) -> c_int;
+    }
+
+    /// `PROT_READ | PROT_WRITE`; `MAP_PRIVATE | MAP_ANONYMOUS`.
+    const WRITABLE: c_ulong = 3;
+    const FLAGS: c_ulong = 0x22;
+
+    /// The queues of a process that has none: how often they were taken off.
+    struct Queues(Arc<Atomic<u32>>);
+
+    impl Host for Queues {
+        fn evict(&self) {
+            let _: u32 = self.0.fetch_add(1, Relaxed);
+        }
+
+        fn await_eviction(&self) {}
+
+        fn restore(&self) {}
+
+        fn restore_postponed(&self) {}
+
+        fn doze(&self) {}
+    }
+
+    /// The shared virtual memory of the test's own address space.
+    struct World {
+        svm: Option<Arc<Svm>>,
+        evictions: Arc<Atomic<u32>>,
+        queue: *mut OwnedQueue,
+    }
+
+    impl World {
+        /// On GPUs that have a VM each.
+        fn new(fakes: &[&Arc<Fake>]) -> Self {
+            // SAFETY: Gives the test's thread an address space, until it ends.
+            assert_eq!(unsafe { kunit_attach_mm() }, 0);
+            let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+            let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+            // SAFETY: It is freed by `drop`, when nobody uses it any more.
+            let shared: &'static OwnedQueue = unsafe { &*queue };
+            let mut nodes = KVec::new();
+            for (fake, id) in fakes.iter().zip(1..) {
+                let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+                let gpu = gpu::Gpu::new((*fake).clone(), Gate::new().unwrap()).unwrap();
+                let node = Node::new(gpu, 0, GpuId::new(id).unwrap(), sink).unwrap();
+                let counters = Arc::new(Counters::new(), GFP_KERNEL).unwrap();
+                nodes.push((node, counters), GFP_KERNEL).unwrap();
+            }
+            let subject = Subject {
+                pid: 1,
+                tgid: 1,
+                of: Serial::next(),
+            };
+            let evictions = Arc::new(Atomic::new(0), GFP_KERNEL).unwrap();
+            let host = KBox::new(Queues(evictions.clone()), GFP_KERNEL).unwrap();
+            let current = kernel::current!();
+            let mm: &Mm = current.mm().unwrap();
+            let svm = Svm::new(
+                nodes.iter().map(|(node, counters)| (node, counters)),
+                (mm.into(), subject),
+                false,
+                host,
+                (shared, shared),
+            );
+            let svm = svm.unwrap();
+            for (place, fake) in fakes.iter().enumerate() {
+                svm.set_vm(place, &fake.vm().unwrap());
+            }
+            Self {
+                svm: Some(svm),
+                evictions,
+                queue,
+            }
+        }
+
+        fn svm(&self) -> &Arc<Svm> {
+            self.svm.as_ref().unwrap()
+        }
+    }
+
+    impl Drop for World {
+        fn drop(&mut self) {
+            let svm = self.svm.take().unwrap();
+            svm.end();
+            // SAFETY: It is the queue that `new` has made.
+            let queue = unsafe { KBox::from_raw(self.queue) };
+            queue.settle();
+            drop(svm);
+            drop(queue);
+        }
+    }
+
+    /// New memory, from the begin of a granule on, but for its last page: no large page fits.
+    fn memory() -> Pages {
+        const BYTES: c_ulong = 2 * (GRANULE_PAGES << PAGE_SHIFT) as c_ulong;
+        // SAFETY: Gives the test's thread an address space, until it ends.
+        assert_eq!(unsafe { kunit_attach_mm() }, 0);
+        // SAFETY: Nobody else maps anything in it.
+        let start = unsafe { vm_mmap(core::ptr::null_mut(), 0, BYTES, WRITABLE, FLAGS, 0) };
+        let all = Pages::of_bytes(start as u64, BYTES as u64).unwrap();
+        let first = all.start.next_multiple_of(GRANULE_PAGES);
+        let memory = Pages::new(first, first + GRANULE_PAGES - 1);
+        for beside in [
+            Pages::new(all.start, memory.start),
+            Pages::new(memory.end, all.end),
+        ] {
+            if !beside.is_empty() {
+                unmap(beside);
+            }
+        }
+        memory
+    }
+
+    /// The process unmaps pages.
+    fn unmap(pages: Pages) {
+        // CAST: addresses of this kernel's size.
+        let (start, length) = (pages.address() as c_ulong, pages.bytes() as usize);
+        // SAFETY: They are in the test's own address space, and nobody uses them.
+        assert_eq!(unsafe { vm_munmap(start, length) }, 0);
+    }
+
+    fn part(of: Pages, from: u64, to: u64) -> Pages {
+        Pages::new(of.start + from, of.start + to)
+    }
+
+    #[test]
+    fn no_area_has_attributes_that_a_gpu_has_no_page_tables_for() {
+        let area = part(memory(), 0, 4);
+        let ends_at = |end: u64, left: u64| {
+            let change = |facts: &mut crate::kgd::GpuFacts| {
+                // What GPU memory there is is the system's.
+                facts.prefers_gtt = true;
+                (facts.max_pfn, facts.gpuvm_size) = (end, left << PAGE_SHIFT);
+            };
+            Fake::with(change).unwrap()
+        };
+        let large = ends_at(1 << 36, 1 << 35);
+        // By one page, of the tables or of what the driver leaves of them.
+        for small in [
+            ends_at(area.end - 1, 1 << 35),
+            ends_at(1 << 36, area.end - 1),
+        ] {
+            let world = World::new(&[&large, &small]);
+            let (svm, before) = (world.svm(), small.live());
+            let access = [Attribute::Access(0)];
+            assert_eq!(svm.set(area, &access), Err(EFAULT));
+            assert_eq!((large.live().reserved, large.live().tables_made), (0, 0));
+            // What can be seen is the default's.
+            assert!(svm.get(area, || true).is_ok());
+            let fault = |page| Fault {
+                page,
+                write: false,
+                timestamp: 1,
+            };
+            svm.set_xnack(true).unwrap();
+            assert_eq!(svm.fault(1, fault(area.end - 1)), Err(EFAULT));
+            assert_eq!(svm.fault(0, fault(1 << 44)), Err(EFAULT));
+            assert_eq!(small.live(), before);
+            // A range that a fault makes ends where the tables do.
+            assert_eq!(svm.fault(1, fault(area.start)), Ok(()));
+            assert_eq!(small.live().shared_pages, 3);
+        }
+        assert_eq!(large.live().shared_pages, 0);
+        let world = World::new(&[&large]);
+        assert_eq!(world.svm().set(area, &[Attribute::Access(0)]), Ok(()));
+        assert_eq!(
+            (large.live().shared_pages, large.live().tables_made),
+            (4, 1)
+        );
+        assert_eq!(world.evictions.load(Relaxed), 0);
+    }
+    #[test]
+    fn page_tables_are_not_made_where_a_page_is_seen() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let (seen, beside) = (part(area, 0, 4), part(area, 100, 101));
+        assert_eq!(world.svm().set(seen, &[Attribute::Access(0)]), Ok(()));
+        assert_eq!((fake.live().tables_made, fake.live().shared_pages), (1, 4));
+        // For a buffer the page tables of what else lies there may go, but not these.
+        unmap(beside);
+        let read_only = Attribute::SetFlags(KFD_IOCTL_SVM_FLAG_GPU_RO);
+        assert_eq!(world.svm().set(seen, &[read_only]), Ok(()));
+        assert_eq!(fake.live().tables_made, 1);
+        // Now they may.
+        unmap(seen);
+        let other = part(area, 200, 204);
+        assert_eq!(world.svm().set(other, &[Attribute::Access(0)]), Ok(()));
+        assert_eq!(fake.live().tables_made, 2);
+        assert_eq!(world.evictions.load(Relaxed), 0);
+    }
+    #[test]
+    fn a_save_area_is_lost_once() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let (saved, other) = (part(area, 0, 4), part(area, 8, 12));
+        let change = [
+            Attribute::Access(0),
+            Attribute::SetFlags(KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED),
+        ];
+        let pins = [saved, other].map(|pages| {
+            assert_eq!(svm.set(pages, &change), Ok(()));
+            PinnedPages::new(svm, 0, pages).unwrap()
+        });
+        let evictions = || world.evictions.load(Relaxed);
+        svm.check_pins(part(area, 4, 8));
+        assert_eq!(evictions(), 0);
+        unmap(saved);
+        assert_eq!(evictions(), 1);
+        // Whatever is mapped there next is no save area.
+        (0..100).for_each(|_| svm.check_pins(saved));
+        assert_eq!(evictions(), 1);
+        svm.check_pins(part(area, 11, 13));
+        assert_eq!(evictions(), 2);
+        drop(pins);
+        assert!(svm.pins.lock().is_empty());
+    }
+    #[test]
+    fn a_buffer_and_attributes_exclude_each_other() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let in_use = crate::linux::errno::address_in_use();
+        let (first, second) = (part(area, 0, 4), part(area, 8, 12));
+        let access = [Attribute::Access(0)];
+        assert_eq!(svm.set(first, &access), Ok(()));
+        assert_eq!(svm.claim(part(area, 3, 5)).err(), Some(in_use));
+        // While a buffer is being mapped, nobody comes between.
+        let claims = [(); 2].map(|()| svm.claim(second).unwrap());
+        for claim in claims {
+            assert_eq!(svm.set(part(area, 4, 9), &access), Err(in_use));
+            assert_eq!(svm.get(second, || true).err(), Some(in_use));
+            assert_eq!(svm.set(part(area, 4, 8), &access), Ok(()));
+            drop(claim);
+        }
+        assert_eq!(svm.set(second, &access), Ok(()));
+        unmap(first);
+        drop(svm.claim(first).unwrap());
+        assert!(svm.book.lock().claims.is_empty());
+    }
+}
