@@ -88,7 +88,7 @@ impl CopyQueue {
                 &[],
             ));
         }
-        packets.extend(completion(done));
+        packets.push(completion(done));
         done.for_completion();
         self.submit(&packets).inspect_err(|_| done.not_completed())
     }
@@ -115,7 +115,7 @@ impl CopyQueue {
                 &[word, count],
             ));
         }
-        packets.extend(completion(done));
+        packets.push(completion(done));
         done.for_completion();
         self.submit(&packets).inspect_err(|_| done.not_completed())
     }
@@ -246,19 +246,17 @@ fn flush() -> Vec<Vec<u32>> {
     vec![packet(POLL_REGMEM, &[0, HDP_FLUSH, 0, 0, 0], &[], &[])]
 }
 
-/// Subtracts 1 from the signal, and raises its event.
-fn completion(done: &Signal) -> [Vec<u32>; 3] {
+/// Subtracts 1 from the signal, and raises its event. The three packets are put as one, all or none
+/// of them: where there is no room for the last, the first must not be executed later.
+fn completion(done: &Signal) -> Vec<u32> {
     let (mailbox, event) = done.mailbox();
-    [
-        packet(
-            ATOMIC | ADD_64,
-            &[],
-            &[done.value_address(), u64::MAX, 0],
-            &[0],
-        ),
-        packet(FENCE, &[], &[mailbox], &[event]),
-        packet(TRAP, &[event], &[], &[]),
-    ]
+    completion_of(done.value_address(), mailbox, event)
+}
+
+fn completion_of(value: u64, mailbox: u64, event: u32) -> Vec<u32> {
+    let subtract = packet(ATOMIC | ADD_64, &[], &[value, u64::MAX, 0], &[0]);
+    let raise = packet(FENCE, &[], &[mailbox], &[event]);
+    [subtract, raise, packet(TRAP, &[event], &[], &[])].concat()
 }
 
 #[cfg(test)]
@@ -364,6 +362,35 @@ mod tests {
             assert!(producer.join().expect("no panic").is_ok());
         });
         assert_eq!(fake.written.load(Ordering::Acquire), 2 * RING_BYTES);
+    }
+
+    #[test]
+    fn a_completion_is_put_whole_or_not_at_all() {
+        let (fake, places) = (Fake::new(), Places::default());
+        let copy = packet(COPY_LINEAR, &[63, 0], &[1, 2], &[]);
+        let patience = Duration::from_millis(200);
+        let put = || {
+            let mut packets = flush();
+            packets.push(copy.clone());
+            packets.push(completion_of(0x1000, 0x2000, 5));
+            places.submit(&fake, &packets, patience, || true)
+        };
+        let bytes = 4 * (6 + 7 + 8 + 4 + 2);
+        let fit = RING_BYTES / bytes;
+        for _ in 0..fit {
+            put().expect("there is room");
+        }
+        // Room for the subtraction, and not for what raises the event.
+        let left = RING_BYTES % bytes;
+        assert!(
+            (4 * (6 + 7 + 8)..4 * (6 + 7 + 8 + 4)).contains(&left),
+            "{left}"
+        );
+        assert!(matches!(put(), Err(Error::Lost)));
+        let written = fake.written.load(Ordering::Acquire) as usize / 4;
+        let words = fake.words.lock().expect("no panic");
+        let told = &words[(fit * bytes) as usize / 4..written];
+        assert_eq!(told, [flush()[0].clone(), copy.clone()].concat());
     }
 
     #[test]

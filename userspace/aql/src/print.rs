@@ -9,11 +9,13 @@
 //! The buffer begins with how much is taken and how large it is, with these 8 bytes, both 32 bits
 //! wide. Then come records: the number of a format, and its values, each from a multiple of 4 on.
 
+mod layout;
+
+use self::layout::{Layout, FLAGS};
 use crate::code::field;
 use crate::{CodeObject, Error, Result};
 use kfd::Memory;
 use rmpv::Value;
-use sprintf::{vsprintf, Printf};
 use std::sync::Arc;
 
 /// What precedes the records.
@@ -64,8 +66,8 @@ impl Printer {
         let taken = self.memory.read::<u32>(0, 1)[0] as usize;
         let room = self.memory.size() - HEAD;
         let records = self.memory.read::<u8>(HEAD, taken.min(room));
-        let (text, whole) = print(self.code.formats(), &records);
         self.empty();
+        let (text, whole) = print(self.code.formats(), &records);
         Printed {
             text,
             lost: taken > room || !whole,
@@ -211,7 +213,7 @@ struct Conversion<'a> {
 impl<'a> Conversion<'a> {
     /// The one that a text behind a `%` begins with, and what follows it.
     fn parse(text: &'a str) -> Option<(Self, &'a str)> {
-        let rest = text.trim_start_matches(['-', '+', ' ', '#', '0']);
+        let rest = text.trim_start_matches(FLAGS);
         let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
         let rest = match rest.strip_prefix('.') {
             Some(rest) => rest.trim_start_matches(|digit: char| digit.is_ascii_digit()),
@@ -257,33 +259,24 @@ impl<'a> Conversion<'a> {
     /// What can't be formatted, such as `%a`, stays as it is.
     fn print_one(&self, value: &[u8]) -> String {
         let Self { flags, kind, .. } = self;
-        let with =
-            |kind: char, value: &dyn Printf| vsprintf(&format!("%{flags}{kind}"), &[value]).ok();
-        let text = match kind {
-            'd' | 'i' => signed(value, self.length).and_then(|number| with('d', &number)),
-            'u' | 'o' | 'x' | 'X' => {
-                signed(value, self.length).and_then(|number| match value.len().min(self.bytes()) {
-                    1 => with(*kind, &(number as u8)),
-                    2 => with(*kind, &(number as u16)),
-                    4 => with(*kind, &(number as u32)),
-                    _ => with(*kind, &(number as u64)),
-                })
+        let text = Layout::parse(flags).and_then(|layout| match kind {
+            'd' | 'i' => signed(value, self.length).map(|number| layout.signed(number)),
+            'u' | 'o' | 'x' | 'X' => unsigned(value, value.len().min(self.bytes()))
+                .map(|number| layout.unsigned(*kind, number)),
+            'c' => {
+                let byte = value.first();
+                byte.map(|byte| layout.padded(&char::from(*byte).to_string(), 1))
             }
-            'c' => value.first().and_then(|byte| with('c', &char::from(*byte))),
-            'p' => signed(value, "").and_then(|number| {
-                let text = format!("{:#x}", number as u64);
-                with('s', &text)
-            }),
+            'p' => unsigned(value, value.len()).map(|number| layout.pointer(number)),
             's' => {
                 let end = value.iter().position(|byte| *byte == 0);
-                let text = String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]);
-                with('s', &text.into_owned())
+                Some(layout.string(&value[..end.unwrap_or(value.len())]))
             }
             'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
-                float(value).and_then(|number| with(*kind, &number))
+                float(value).map(|number| layout.float(*kind, number))
             }
             _ => None,
-        };
+        });
         text.unwrap_or_else(|| format!("%{flags}{}{kind}", self.length))
     }
 
@@ -308,6 +301,17 @@ fn signed(value: &[u8], length: &str) -> Option<i64> {
     Some(match length {
         "hh" => (number as i8).into(),
         "h" => (number as i16).into(),
+        _ => number,
+    })
+}
+
+/// Of a number the lower `bytes` bytes.
+fn unsigned(value: &[u8], bytes: usize) -> Option<u64> {
+    let number = signed(value, "")? as u64;
+    Some(match bytes {
+        1 => (number as u8).into(),
+        2 => (number as u16).into(),
+        4 => (number as u32).into(),
         _ => number,
     })
 }
@@ -362,6 +366,34 @@ mod tests {
         // What there is no way to print.
         assert_eq!(of("1:1:8:%a %q", &[&[0; 8]]), "%a %q");
         assert_eq!(of("1:0:%d 5%", &[]), "%d 5%");
+    }
+
+    #[test]
+    fn plain_values_are_plain() {
+        let float =
+            |format: &str, value: f64| of(&format!("1:1:8:{format}"), &[&value.to_le_bytes()]);
+        assert_eq!(float("%g", 0.0), "0");
+        assert_eq!(float("%e", 0.0), "0.000000e+00");
+        assert_eq!(float("%g", 10.0), "10");
+        assert_eq!(float("%.20f", 0.5), "0.50000000000000000000");
+        let least = i64::MIN.to_le_bytes();
+        assert_eq!(of("1:1:8:%ld", &[&least]), "-9223372036854775808");
+        let seven = 7u32.to_le_bytes();
+        assert_eq!(of("1:2:4:4:%.3d %.8x", &[&seven, &seven]), "007 00000007");
+    }
+
+    /// Nor is there a way to print what is made to exhaust memory: the next value is still its own.
+    #[test]
+    fn widths_have_a_limit() {
+        let seven = &7u32.to_le_bytes();
+        let most = "99999999999999999999999";
+        for wide in ["4097", "2000000000", most, ".2000000000", "9.4097"] {
+            for kind in ["d", "x", "c", "s", "p"] {
+                let line = format!("1:2:4:4:%-{wide}{kind}|%d");
+                assert_eq!(of(&line, &[seven, seven]), format!("%-{wide}{kind}|7"));
+            }
+        }
+        assert_eq!(of("1:1:4:%4096d", &[seven]).len(), 4096);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A ring of `packets` packets, a power of two of at least 64, for kernels that need no
+    /// A ring of `packets` packets, a power of two from 64 to 2^25, for kernels that need no
     /// scratch.
     pub fn new(device: &Arc<Device>, packets: u32) -> Result<Self> {
         Self::with_scratch(device, packets, 0)
@@ -70,14 +70,8 @@ impl Queue {
     /// The same, with memory for `bytes` of scratch for each work-item that can be in flight: so
     /// many are on a GPU at a time that a few hundred bytes for each may be gigabytes.
     pub fn with_scratch(device: &Arc<Device>, packets: u32, bytes: u32) -> Result<Self> {
-        if !packets.is_power_of_two() || packets < 64 {
-            return Err(kfd::Error::Invalid(format!(
-                "a ring of {packets} packets: not a power of two from 64 on"
-            ))
-            .into());
-        }
-        let size = packets as usize * PACKET;
-        let ring = Arc::new(Memory::gtt(device, size)?);
+        let ring_size = ring_size(packets)?;
+        let ring = Arc::new(Memory::gtt(device, ring_size as usize)?);
         let descriptor = Arc::new(Memory::gtt(device, 4096)?);
         for packet in 0..packets as usize {
             ring.write(packet * PACKET, &[crate::INVALID]);
@@ -91,7 +85,7 @@ impl Queue {
         }
         let memory = QueueMemory {
             ring: ring.clone(),
-            ring_size: size as u32,
+            ring_size,
             indices: descriptor.clone(),
             write_index: WRITE_DISPATCH_ID,
             read_index: READ_DISPATCH_ID,
@@ -283,6 +277,16 @@ impl Drop for Queue {
     }
 }
 
+/// The bytes of so many packets, as far as CREATE_QUEUE can say them: it has 32 bits for them.
+fn ring_size(packets: u32) -> Result<u32> {
+    let size = packets.checked_mul(PACKET as u32);
+    let size = size.filter(|_| packets.is_power_of_two() && packets >= 64);
+    size.ok_or_else(|| {
+        let reason = format!("a ring of {packets} packets: not a power of two from 64 to 2^25");
+        kfd::Error::Invalid(reason).into()
+    })
+}
+
 /// One of the descriptor's indices.
 fn index(descriptor: &Memory, field: usize) -> NonNull<AtomicU64> {
     // SAFETY: both fields lie within the descriptor's page, aligned to 8.
@@ -300,4 +304,19 @@ fn describe(descriptor: &Memory, ring: &Memory, packets: u32, device: &Device) {
     );
     descriptor.write(READ_DISPATCH_ID_OFFSET, &[READ_DISPATCH_ID as u32]);
     descriptor.write(QUEUE_PROPERTIES, &[IS_PTR64]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_a_size_that_can_be_said() {
+        assert_eq!(ring_size(64).ok(), Some(4096));
+        assert_eq!(ring_size(1 << 25).ok(), Some(1 << 31));
+        for packets in [0, 1, 32, 65, 1 << 26, 1 << 31, u32::MAX] {
+            let error = ring_size(packets).expect_err("refused").to_string();
+            assert!(error.contains(&packets.to_string()), "{error}");
+        }
+    }
 }

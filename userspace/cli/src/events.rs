@@ -2,6 +2,7 @@
 
 //! `kfdctl events`: SMI events (system management interface), as they come.
 
+use crate::output::shown;
 use anyhow::{ensure, Result};
 use clap::Args;
 use kfd::{topology, Kfd, SmiEvents};
@@ -56,7 +57,8 @@ impl Events {
                         outln!(
                             "{time:10.3}  GPU {gpu_id}  {:<18} {}",
                             event.name,
-                            event.text
+                            // The names of processes are in it.
+                            shown(&event.text)
                         );
                     }
                     std::io::stdout().flush()?;

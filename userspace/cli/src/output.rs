@@ -19,6 +19,12 @@ macro_rules! outln {
     };
 }
 
+/// `text`, which somebody else chose, such as a process's name, with a `?` for each control
+/// character, as `ps` has it: a terminal would execute what they are a part of.
+pub fn shown(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
 /// What printing came to, where the result matters to more than the reader, who may leave.
 pub fn unless_closed(printed: anyhow::Result<()>) -> anyhow::Result<()> {
     printed.or_else(|error| match is_closed(&error) {
@@ -38,6 +44,12 @@ pub fn is_closed(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_elses_text_controls_the_terminal() {
+        assert_eq!(shown("\x1b]0;ok\x07\x1bc\n\u{9b}"), "?]0;ok??c??");
+        assert_eq!(shown("ein Name: \u{fc}\u{3b2}"), "ein Name: \u{fc}\u{3b2}");
+    }
 
     #[test]
     fn a_closed_pipe_is_told_from_other_errors() {

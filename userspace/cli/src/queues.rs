@@ -8,6 +8,7 @@
 
 mod mqds;
 
+use crate::output::shown;
 use anyhow::{bail, Result};
 use serde::Serialize;
 use std::fs::{self, File};
@@ -209,10 +210,14 @@ impl Memory {
 
 /// What process `pid` is called, as `ps` shows it.
 pub fn name_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm"))
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    named(&fs::read(format!("/proc/{pid}/comm")).unwrap_or_default())
+}
+
+/// The name that a file `comm` has, which the process chooses: any bytes but NUL, and a newline
+/// behind them.
+pub fn named(comm: &[u8]) -> String {
+    let name = String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(comm));
+    shown(&name)
 }
 
 /// Our driver's file: `pid N gpu_id N …` and `pid N gpu_id N queue N …`, pairs of name and value.
@@ -288,6 +293,15 @@ pid 812 gpu_id 35969 queue 0 type aql ring 0x7f0000000000 bytes 1048576 read_poi
 pid 812 gpu_id 35969 queue 1 type sdma ring 0x7f0000300000 bytes 4096 read_pointer 0x1000 \
 write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
 ";
+
+    #[test]
+    fn a_name_has_no_control_characters() {
+        assert_eq!(named(b"vadd\n"), "vadd");
+        assert_eq!(named(b"\x1b]0;ok\x07\x1bc\n"), "?]0;ok??c");
+        assert_eq!(named(b"a\npid 7\n\n"), "a?pid 7?");
+        // The kernel cuts names after 15 bytes, also within a character.
+        assert_eq!(named(b"caf\xc3\n"), "caf\u{fffd}");
+    }
 
     #[test]
     fn our_drivers_file_is_read() {

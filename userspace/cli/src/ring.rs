@@ -11,6 +11,7 @@ use crate::top::unit;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use serde::Serialize;
+use std::collections::VecDeque;
 
 /// Which ring, and how much of it.
 #[derive(Args)]
@@ -68,7 +69,7 @@ impl Ring {
                 known.join(", ")
             )
         };
-        let packets = packets(queue, &Memory::of(self.pid), self.last)?;
+        let Packets { packets, more } = packets(queue, &Memory::of(self.pid), self.last)?;
         if json {
             outln!("{}", serde_json::to_string(&packets)?);
             return Ok(());
@@ -85,12 +86,33 @@ impl Ring {
         for packet in &packets {
             out!("{}", text(packet));
         }
+        if more > 0 {
+            outln!("           and {more} more {}", unit(queue.kind));
+        }
         Ok(())
     }
 }
 
-/// The packets of a queue's ring: the last of those that are done, and all that are not.
-pub fn packets(queue: &Queue, memory: &Memory, last: usize) -> Result<Vec<Packet>> {
+/// What is shown of a ring.
+pub struct Packets {
+    /// The last of those that are done, and the first [`MOST`] of those that are not.
+    pub packets: Vec<Packet>,
+    /// How much lies behind them, in the units of the ring's indices.
+    pub more: u64,
+}
+
+/// The most packets that wait that are decoded: how many do is up to the process whose ring it is,
+/// and millions of them would take gigabytes of ours.
+const MOST: usize = 4096;
+/// Up to where a ring is read from its start for those that are done, in bytes: so is how far it
+/// has come.
+const FAR: u64 = 1 << 20;
+/// How much of a ring is read at a time, and the most that is looked at of one packet.
+const PART: usize = 64 << 10;
+const HEAD: usize = 4096;
+
+/// The packets of a queue's ring.
+pub fn packets(queue: &Queue, memory: &Memory, last: usize) -> Result<Packets> {
     let ring = queue
         .ring
         .context("where its ring lies can't be learned here")?;
@@ -99,59 +121,116 @@ pub fn packets(queue: &Queue, memory: &Memory, last: usize) -> Result<Vec<Packet
         queue.read_index.context(unreadable)?,
         queue.write_index.context(unreadable)?,
     );
-    let mut bytes = vec![0; usize::try_from(queue.ring_size)?];
-    memory
-        .read(ring, &mut bytes)
-        .with_context(|| format!("the ring at {ring:#x} can't be read"))?;
     let write = match queue.kind {
         Kind::Aql => write,
         // Nobody writes more of these than there is room for; nor need the last index be larger.
         _ => read.saturating_add(queue.fill().map_or(0, |(waiting, _)| waiting)),
     };
-    Ok(decode(queue.kind, &bytes, read, write, last))
+    let bytes = Window::new(queue.ring_size, |at, bytes| {
+        memory.read(ring.checked_add(at)?, bytes)
+    });
+    decode(queue.kind, bytes, read, write, last)
+        .with_context(|| format!("the ring at {ring:#x} can't be read"))
+}
+
+/// A ring of `size` bytes, of which a part at a time is read.
+struct Window<F> {
+    size: u64,
+    read: F,
+    part: Vec<u8>,
+    from: u64,
+}
+
+impl<F: FnMut(u64, &mut [u8]) -> Option<()>> Window<F> {
+    /// `read` fills a slice from a byte of the ring on.
+    fn new(size: u64, read: F) -> Self {
+        let (part, from) = (Vec::new(), 0);
+        Self {
+            size,
+            read,
+            part,
+            from,
+        }
+    }
+
+    /// `count` bytes from `at` on, both less than the size; they may go on at the ring's start.
+    fn bytes(&mut self, at: u64, count: usize) -> Option<Vec<u8>> {
+        let whole = count.min(usize::try_from(self.size - at).unwrap_or(usize::MAX));
+        let mut bytes = self.inner(at, whole)?.to_vec();
+        if whole < count {
+            bytes.extend_from_slice(self.inner(0, count - whole)?);
+        }
+        Some(bytes)
+    }
+
+    /// The same up to the ring's end.
+    fn inner(&mut self, at: u64, count: usize) -> Option<&[u8]> {
+        let end = self.from + self.part.len() as u64;
+        if at < self.from || at + count as u64 > end {
+            let left = usize::try_from(self.size - at).unwrap_or(usize::MAX);
+            self.part.resize(left.min(PART), 0);
+            self.from = at;
+            if (self.read)(at, &mut self.part).is_none() {
+                self.part.clear();
+                return None;
+            }
+        }
+        let start = (at - self.from) as usize;
+        self.part.get(start..start + count)
+    }
 }
 
 /// The packets of a ring with these indices, which may be anything, since they come out of another
-/// program's memory: the last of those that are done, and all that are not.
-fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Packet> {
+/// program's memory. `None` where the ring can't be read.
+fn decode(
+    kind: Kind,
+    mut ring: Window<impl FnMut(u64, &mut [u8]) -> Option<()>>,
+    read: u64,
+    write: u64,
+    last: usize,
+) -> Option<Packets> {
     let unit = kind.unit();
-    let capacity = ring.len() as u64 / unit;
+    let capacity = ring.size / unit;
     // Packets of varying length can be parsed only from a known start: the ring's own, as long
     // as it has not come round, and the read index.
     let start = match kind {
         Kind::Aql => read
             .saturating_sub(last as u64)
             .max(write.saturating_sub(capacity)),
-        _ if write <= capacity => 0,
+        _ if write <= capacity && read <= FAR / unit => 0,
         _ => read,
     };
-    let mut packets = Vec::new();
+    let mut packets = VecDeque::new();
+    let (mut done, mut waiting, mut walked) = (0, 0, 0);
     let mut index = start;
-    while index < write && (packets.len() as u64) < 2 * capacity {
-        let at = (index % capacity * unit) as usize;
+    while index < write && walked < 2 * capacity && waiting < MOST {
         // A packet may go on at the ring's start.
-        let room = (write - index).saturating_mul(unit).min(ring.len() as u64) as usize;
-        let rest: Vec<u8> = ring[at..]
-            .iter()
-            .chain(&ring[..at])
-            .take(room.min(4096))
-            .copied()
-            .collect();
+        let room = (write - index).saturating_mul(unit).min(ring.size);
+        let rest = ring.bytes(index % capacity * unit, room.min(HEAD as u64) as usize)?;
         let (name, fields, size) = match kind {
             Kind::Aql => aql::decode(&rest),
             Kind::Pm4 | Kind::Compute => pm4::decode(&words(&rest)),
             Kind::Sdma => sdma::decode(&words(&rest)),
         };
-        packets.push(Packet {
+        let is_done = index < read;
+        packets.push_back(Packet {
             index,
-            done: index < read,
+            done: is_done,
             name,
             fields,
         });
+        walked += 1;
+        match is_done {
+            false => waiting += 1,
+            true if done == last => drop(packets.pop_front()),
+            true => done += 1,
+        }
         index = index.saturating_add((size as u64 / unit).max(1));
     }
-    let done = packets.iter().filter(|packet| packet.done).count();
-    packets.split_off(done.saturating_sub(last))
+    Some(Packets {
+        packets: packets.into(),
+        more: write.saturating_sub(index),
+    })
 }
 
 fn words(bytes: &[u8]) -> Vec<u32> {
@@ -184,6 +263,19 @@ fn text(packet: &Packet) -> String {
 mod tests {
     use super::*;
 
+    /// Of a ring that is there.
+    fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Packet> {
+        packets_of(kind, ring, read, write, last).packets
+    }
+
+    fn packets_of(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Packets {
+        let window = Window::new(ring.len() as u64, |at, bytes| {
+            bytes.copy_from_slice(&ring[at as usize..][..bytes.len()]);
+            Some(())
+        });
+        super::decode(kind, window, read, write, last).expect("it can be read")
+    }
+
     #[test]
     fn a_ring_that_has_come_round_shows_what_is_still_there() {
         let ring = vec![0; 64 * 64];
@@ -210,6 +302,46 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_decoded_than_anybody_reads() {
+        // All that other programs' rings can make us do, whatever their size.
+        for kind in [Kind::Aql, Kind::Pm4, Kind::Sdma, Kind::Compute] {
+            let (unit, reads) = (kind.unit(), std::cell::Cell::new(0));
+            let filler = |at, bytes: &mut [u8]| {
+                let at: u64 = at;
+                reads.set(reads.get() + bytes.len());
+                for (place, byte) in (at..).zip(bytes) {
+                    // A filler of PM4; the copy engine's NOPs are 0.
+                    *byte = if unit == 4 && place % 4 == 3 { 0x80 } else { 0 };
+                }
+                Some(())
+            };
+            let (size, read) = (64 << 20, (32 << 20) / unit);
+            let write = read + (24 << 20) / unit;
+            let Packets { packets, more } =
+                super::decode(kind, Window::new(size, filler), read, write, 8).expect("readable");
+            let waits: Vec<_> = packets.iter().filter(|packet| !packet.done).collect();
+            assert_eq!(waits.len(), MOST, "{kind:?}");
+            assert_eq!(waits[0].index, read);
+            let step = waits[1].index - waits[0].index;
+            assert_eq!(more, write - read - MOST as u64 * step);
+            assert!(reads.get() <= 2 << 20, "{kind:?}: {} bytes", reads.get());
+        }
+    }
+
+    #[test]
+    fn packets_around_the_rings_end_are_whole() {
+        let mut ring = vec![0u8; 1 << 17];
+        let last = ring.len() - 4;
+        // COPY_LINEAR of 64 bytes: its header at the end, all else at the start.
+        ring[last] = 1;
+        ring[0] = 63;
+        let read = ring.len() as u64 - 4;
+        let packets = decode(Kind::Sdma, &ring, read, read + 28, 0);
+        assert_eq!(packets.len(), 1);
+        assert_eq!(packets[0].fields[0], ("bytes", "64".into()));
+    }
+
+    #[test]
     fn what_waits_in_a_ring_whose_indices_came_round_is_shown() {
         let ring: Vec<u32> = (0..1024).map(|_| 0x8000_0000).collect();
         let queue = |read, write| Queue {
@@ -228,8 +360,8 @@ mod tests {
         };
         let memory = Memory::of(std::process::id());
         let waiting = |read, write| {
-            let packets = packets(&queue(read, write), &memory, 0).expect("our own memory");
-            packets.iter().filter(|packet| !packet.done).count()
+            let all = packets(&queue(read, write), &memory, 0).expect("our own memory");
+            all.packets.iter().filter(|packet| !packet.done).count()
         };
         assert_eq!(waiting(0xffff_fffe, 3), 5);
         assert_eq!(waiting(7, 7), 0);

@@ -80,6 +80,54 @@ fn a_program_that_is_not_there_is_an_error() {
     assert!(said.contains("/nonexistent/program"), "{said}");
 }
 
+/// A static program of i386 that ends with status 7: an ELF header, one segment, and its code.
+#[cfg(target_arch = "x86_64")]
+fn i386_program() -> Vec<u8> {
+    const BASE: u32 = 0x40_0000;
+    const HEADERS: u32 = 52 + 32;
+    // mov eax, __NR_exit; mov ebx, 7; int 0x80
+    let code = [0xb8, 1, 0, 0, 0, 0xbb, 7, 0, 0, 0, 0xcd, 0x80];
+    let size = HEADERS + code.len() as u32;
+    let mut file = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    // ET_EXEC of EM_386.
+    let halves = |file: &mut Vec<u8>, all: &[u16]| {
+        file.extend(all.iter().flat_map(|half| half.to_le_bytes()));
+    };
+    let words = |file: &mut Vec<u8>, all: &[u32]| {
+        file.extend(all.iter().flat_map(|word| word.to_le_bytes()));
+    };
+    halves(&mut file, &[2, 3]);
+    words(&mut file, &[1, BASE + HEADERS, 52, 0, 0]);
+    halves(&mut file, &[52, 32, 1, 0, 0, 0]);
+    // PT_LOAD, to be read and executed.
+    words(&mut file, &[1, 0, BASE, BASE, size, size, 5, 4096]);
+    file.extend(code);
+    file
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn programs_of_32_bits_run_untraced() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = directory.path().join("seven");
+    std::fs::write(&program, i386_program()).expect("writable");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("it is ours");
+    let path = program.display();
+    let alone = Command::new("bash")
+        .arg("-c")
+        .arg(&*path.to_string())
+        .status();
+    if alone.expect("bash starts").code() != Some(7) {
+        eprintln!("left out: this kernel runs no programs of i386");
+        return;
+    }
+    let (status, out, trace) = output(trace(&[], &format!("{path}; echo $?; true </dev/kfd")));
+    assert_eq!(out, "7\n", "{trace}");
+    assert!(trace.contains("path=/dev/kfd"), "{status:?} {trace}");
+}
+
 /// Kills what a failed test leaves.
 struct Stopped(Child);
 

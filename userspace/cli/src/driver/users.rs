@@ -3,6 +3,7 @@
 //! Which processes keep the driver behind `/dev/kfd` from being changed.
 
 use super::machine::Machine;
+use crate::queues::named;
 use serde::Serialize;
 use std::fmt;
 use std::fs;
@@ -44,9 +45,8 @@ pub fn users(machine: &Machine) -> Vec<User> {
     all.dedup();
     let user = |pid: u32| {
         let has = holdings(machine, pid, served.contains(&pid));
-        let name = machine
-            .text(&format!("/proc/{pid}/comm"))
-            .unwrap_or_default();
+        let comm = fs::read(machine.path(&format!("/proc/{pid}/comm")));
+        let name = named(&comm.unwrap_or_default());
         (!has.is_empty()).then_some(User { pid, name, has })
     };
     all.into_iter().filter_map(user).collect()
@@ -134,7 +134,7 @@ mod tests {
         process(dir.path(), 12, "hip", &["/dev/null", "/dev/kfd"]);
         process(dir.path(), 100, "old one", &["/dev/kfd (deleted)"]);
         process(dir.path(), 101, "monitor", &["anon_inode:kfd_smi_ev"]);
-        process(dir.path(), 102, "mapper", &[]);
+        process(dir.path(), 102, "\x1bcmapper", &[]);
         write(
             dir.path(),
             "/proc/102/maps",
@@ -154,7 +154,7 @@ mod tests {
                 "hip (pid 12) has /dev/kfd open and memory or queues",
                 "old one (pid 100) has /dev/kfd open",
                 "monitor (pid 101) has a file of its events open",
-                "mapper (pid 102) has a mapping of /dev/kfd",
+                "?cmapper (pid 102) has a mapping of /dev/kfd",
                 "a process that has ended (pid 400) has memory or queues",
             ]
         );

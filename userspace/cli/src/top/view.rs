@@ -278,7 +278,9 @@ impl View {
         let packets = match chosen.find(&self.look) {
             None => Err("the queue is gone".to_owned()),
             Some((process, queue)) => {
-                packets(queue, &Memory::of(process.pid), DONE).map_err(|error| format!("{error:#}"))
+                let shown = packets(queue, &Memory::of(process.pid), DONE);
+                let shown = shown.map(|shown| shown.packets);
+                shown.map_err(|error| format!("{error:#}"))
             }
         };
         // The packet that was chosen stays so: others come behind it.

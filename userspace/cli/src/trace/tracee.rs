@@ -4,7 +4,7 @@
 //! could concern a KFD and runs at full speed otherwise.
 
 use super::decode::Memory;
-use anyhow::{anyhow, Context, Result};
+use anyhow::{anyhow, ensure, Context, Result};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace;
@@ -39,7 +39,21 @@ fn filter() -> Result<BpfProgram> {
     calls.insert(libc::SYS_open, Vec::new());
     let (stop, pass) = (SeccompAction::Trace(0), SeccompAction::Allow);
     let filter = SeccompFilter::new(calls, pass, stop, std::env::consts::ARCH.try_into()?)?;
-    Ok(filter.try_into()?)
+    others_pass(filter.try_into()?)
+}
+
+/// seccompiler has each call of another architecture, such as i386's, kill the process: that is the
+/// third instruction, behind the comparison of the architecture. Such a call may pass here: the
+/// KFD refuses 32-bit programs, and what starts them is traced.
+fn others_pass(mut program: BpfProgram) -> Result<BpfProgram> {
+    let end = program.get_mut(2).context("a filter without a beginning")?;
+    ensure!(
+        u32::from(end.code) == libc::BPF_RET | libc::BPF_K
+            && end.k == libc::SECCOMP_RET_KILL_PROCESS,
+        "a filter with another beginning than seccompiler 0.5's"
+    );
+    end.k = libc::SECCOMP_RET_ALLOW;
+    Ok(program)
 }
 
 /// Starts `command` and traces it. It is stopped at its first instruction, or soon is.
