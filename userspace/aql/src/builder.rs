@@ -88,6 +88,7 @@ pub struct LaunchBuilder {
     grid: Extent,
     workgroup: Option<Extent>,
     lds: u32,
+    stack: Option<u32>,
     printer: Option<Arc<Printer>>,
     values: Vec<Vec<u8>>,
 }
@@ -101,6 +102,7 @@ impl LaunchBuilder {
             grid: Extent([1; 3]),
             workgroup: None,
             lds: 0,
+            stack: None,
             printer: None,
             values: Vec::new(),
         })
@@ -125,6 +127,14 @@ impl LaunchBuilder {
         self
     }
 
+    /// Bytes of stack for each work-item beyond the scratch that the kernel always uses. A kernel
+    /// whose stack is dynamic needs it ([`crate::Kernel::dynamic_stack`]): one that recurses, or
+    /// calls by pointer. What grows beyond it overwrites variables of others.
+    pub fn stack(mut self, bytes: u32) -> Self {
+        self.stack = Some(bytes);
+        self
+    }
+
     /// What takes the output of `printf`. A kernel that prints needs one of its own code object.
     pub fn printer(mut self, printer: &Arc<Printer>) -> Self {
         self.printer = Some(printer.clone());
@@ -145,8 +155,8 @@ impl LaunchBuilder {
 
     /// Checks it all, and has memory for the arguments.
     ///
-    /// `Launch`: another number of arguments than the kernel has, one of another size, or sizes
-    /// that don't fit.
+    /// `Launch`: another number of arguments than the kernel has, one of another size, sizes that
+    /// don't fit, or something that the kernel needs and was not given.
     pub fn build(self) -> Result<Launch> {
         let kernel = self.code.kernel(&self.kernel)?;
         let refuse = |reason| Error::Launch {
@@ -162,8 +172,16 @@ impl LaunchBuilder {
             return Err(refuse("a work-group has at most 65535 in a row".into()));
         };
         let Extent(grid) = self.grid;
-        let (code, printer) = (&self.code, self.printer);
-        let launch = Launch::with(code, &self.kernel, grid, [x, y, z], &visible, printer)?;
+        let (code, stack, printer) = (&self.code, self.stack, self.printer);
+        let launch = Launch::with(
+            code,
+            &self.kernel,
+            grid,
+            [x, y, z],
+            &visible,
+            stack,
+            printer,
+        )?;
         match self.lds {
             0 => Ok(launch),
             bytes => launch.dynamic_lds(bytes),

@@ -49,8 +49,11 @@ pub struct Kernel {
     pub kernarg_size: usize,
     /// Bytes of local data share that it always uses.
     pub group_segment: u32,
-    /// Bytes of scratch for each work-item.
+    /// Bytes of scratch for each work-item; the least, where the stack is dynamic.
     pub private_segment: u32,
+    /// Whether it may need more scratch than that, and the compiler does not know how much: it
+    /// recurses, calls by pointer, or has arrays of a size known at run time.
+    pub dynamic_stack: bool,
     /// The most work-items in a work-group.
     pub max_workgroup: u32,
     /// The only work-group that it is compiled for, where there is only one.
@@ -458,6 +461,7 @@ fn kernel(elf: &Elf<'_>, entry: &Value, base: u64, size: u64) -> Result<Kernel> 
         required_workgroup: required_workgroup(entry),
         group_segment: number(entry, ".group_segment_fixed_size")? as u32,
         private_segment: number(entry, ".private_segment_fixed_size")? as u32,
+        dynamic_stack: dynamic_stack(entry),
         max_workgroup: number(entry, ".max_flat_workgroup_size")? as u32,
         arguments,
     })
@@ -482,6 +486,12 @@ fn argument(entry: &Value, kernarg_size: usize) -> Result<Argument> {
         size: size as usize,
         kind: text(entry, ".value_kind")?,
     })
+}
+
+/// Code object V5 and later says it; before, the fixed size has a guess of the stack's.
+fn dynamic_stack(entry: &Value) -> bool {
+    let said = field(entry, ".uses_dynamic_stack");
+    said.and_then(Value::as_bool).unwrap_or(false)
 }
 
 fn required_workgroup(entry: &Value) -> Option<[u32; 3]> {
@@ -615,5 +625,13 @@ mod tests {
         let sizes = Value::Array(vec![16.into(), 16.into(), 1.into()]);
         let entry = Value::Map(vec![(".reqd_workgroup_size".into(), sizes)]);
         assert_eq!(required_workgroup(&entry), Some([16, 16, 1]));
+    }
+
+    #[test]
+    fn a_dynamic_stack_is_told() {
+        let said = |value: Value| Value::Map(vec![(".uses_dynamic_stack".into(), value)]);
+        assert!(dynamic_stack(&said(true.into())));
+        assert!(!dynamic_stack(&said(false.into())));
+        assert!(!dynamic_stack(&Value::Map(Vec::new())));
     }
 }

@@ -25,6 +25,11 @@ pub struct Launch {
 impl Launch {
     /// `kernel` of `code` over `grid` work-items in groups of `workgroup`, with the bytes of its
     /// visible arguments.
+    ///
+    /// `Launch`: they don't fit the kernel, or it needs what this runtime does not have. One with a
+    /// dynamic stack needs [`LaunchBuilder::stack`] or [`Launch::with_stack`].
+    ///
+    /// [`LaunchBuilder::stack`]: crate::LaunchBuilder::stack
     pub fn new(
         device: &Arc<Device>,
         code: &Arc<CodeObject>,
@@ -33,6 +38,20 @@ impl Launch {
         workgroup: [u16; 3],
         visible: &[u8],
     ) -> Result<Self> {
+        Self::with_stack(device, code, kernel, grid, workgroup, visible, None)
+    }
+
+    /// The same with so many bytes of stack for each work-item, beyond the scratch that the kernel
+    /// always uses.
+    pub fn with_stack(
+        device: &Arc<Device>,
+        code: &Arc<CodeObject>,
+        kernel: &str,
+        grid: [u32; 3],
+        workgroup: [u16; 3],
+        visible: &[u8],
+        stack: Option<u32>,
+    ) -> Result<Self> {
         let own = code.memory().device();
         if own.gpu_id() != device.gpu_id() {
             return Err(Error::Launch {
@@ -40,7 +59,7 @@ impl Launch {
                 reason: format!("its code is in {own}, and it is to run on {device}"),
             });
         }
-        Self::with(code, kernel, grid, workgroup, visible, None)
+        Self::with(code, kernel, grid, workgroup, visible, stack, None)
     }
 
     /// The same with what takes the kernel's output.
@@ -50,10 +69,12 @@ impl Launch {
         grid: [u32; 3],
         workgroup: [u16; 3],
         visible: &[u8],
+        stack: Option<u32>,
         printer: Option<Arc<Printer>>,
     ) -> Result<Self> {
         let kernel = code.kernel(kernel)?;
         let device = code.memory().device();
+        let private_segment = private_memory(kernel, stack)?;
         check(kernel, grid, workgroup, visible)?;
         check_printer(kernel, printer.as_ref().map(|printer| printer.is_of(code)))?;
         check_hidden(kernel)?;
@@ -75,7 +96,7 @@ impl Launch {
         let dispatch = KernelDispatch {
             workgroup,
             grid,
-            private_segment: kernel.private_segment,
+            private_segment,
             group_segment: kernel.group_segment,
             kernel: kernel.descriptor,
             arguments: arguments.address(),
@@ -200,6 +221,25 @@ impl Launch {
             .is_some_and(|to| to <= end);
         assert!(fits, "beyond the arguments");
         self.arguments.write(offset, &[value]);
+    }
+}
+
+/// Scratch of a work-item: what is always used, and a stack whose size only the caller can know. It
+/// would grow into the next wave's variables.
+fn private_memory(kernel: &Kernel, stack: Option<u32>) -> Result<u32> {
+    let (fixed, name) = (kernel.private_segment, &kernel.name);
+    let refuse = |reason| Error::Launch {
+        kernel: name.clone(),
+        reason,
+    };
+    match stack {
+        None if kernel.dynamic_stack => Err(refuse(
+            "its stack is dynamic: say how many bytes a work-item needs".into(),
+        )),
+        None => Ok(fixed),
+        Some(stack) => fixed
+            .checked_add(stack)
+            .ok_or_else(|| refuse(format!("{fixed} + {stack} bytes of scratch"))),
     }
 }
 
@@ -352,6 +392,7 @@ mod tests {
             kernarg_size: 48,
             group_segment: 0,
             private_segment: 0,
+            dynamic_stack: false,
             max_workgroup: 256,
             required_workgroup: None,
             arguments: vec![
@@ -455,6 +496,24 @@ mod tests {
         };
         assert!(told(None).contains("give it a Printer"));
         assert!(told(Some(false)).contains("another code object"));
+    }
+
+    #[test]
+    fn a_dynamic_stack_has_the_size_that_is_said() {
+        let fixed = Kernel {
+            private_segment: 32,
+            ..kernel()
+        };
+        assert_eq!(private_memory(&fixed, None).ok(), Some(32));
+        assert_eq!(private_memory(&fixed, Some(1024)).ok(), Some(1056));
+        let dynamic = Kernel {
+            dynamic_stack: true,
+            ..fixed
+        };
+        let error = private_memory(&dynamic, None).expect_err("refused");
+        assert!(error.to_string().contains("dynamic"), "{error}");
+        assert_eq!(private_memory(&dynamic, Some(1024)).ok(), Some(1056));
+        assert!(private_memory(&dynamic, Some(u32::MAX)).is_err());
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub struct Run {
     /// afterwards).
     #[arg(long, value_delimiter = ' ')]
     args: Vec<String>,
+    /// Bytes of stack for each work-item of a kernel whose code object does not say how many it
+    /// needs: one that recurses, or calls by pointer.
+    #[arg(long)]
+    stack: Option<u32>,
     /// The GPU to use, counted from 0.
     #[arg(long, default_value_t = 0)]
     gpu: usize,
@@ -262,13 +266,14 @@ impl Run {
         let code = loaded.iter().find(|code| code.kernel(name).is_ok());
         let code = code.unwrap_or(&loaded[0]);
         let (arguments, buffers) = parse_arguments(bench, &self.args)?;
-        let launch = Launch::new(
+        let launch = Launch::with_stack(
             &bench.device,
             code,
             name,
             self.grid,
             self.workgroup,
             arguments.bytes(),
+            self.stack,
         )?;
         let report = self.dispatch(bench, name, &launch)?;
         let words = |buffer: &Memory| buffer.read::<u32>(0, (buffer.size() / 4).min(16));
