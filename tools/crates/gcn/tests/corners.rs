@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! Corners of usual instructions that compilers know and count on: addresses that wrap, numbers
+//! that are too small, results that are too large. Each on all engines.
+
+#[path = "support/bench.rs"]
+mod bench;
+#[path = "support/machine.rs"]
+mod machine;
+#[path = "support/toolchain.rs"]
+mod toolchain;
+
+use bench::Bench;
+use gcn::{CodeCache, Engine, Outcome, Target, Wave};
+use toolchain::Toolchain;
+
+/// Runs `text` on all engines and hands the work-group and its memory to `check`.
+fn on_all(target: Target, text: &str, set: impl Fn(&mut Bench), check: impl Fn(&mut Bench)) {
+    for engine in Engine::all() {
+        let mut bench = Bench::of(&Toolchain::of(target), &format!("{text}\ns_endpgm\n"));
+        bench.code = CodeCache::with(target, engine);
+        set(&mut bench);
+        assert_eq!(bench.run(), Outcome::Done, "{engine:?}: {text}");
+        check(&mut bench);
+    }
+}
+
+/// The same of the wave, on gfx942.
+fn after(text: &str, set: impl Fn(&mut Wave), check: impl Fn(&Wave)) {
+    on_all(
+        Target::Gfx942,
+        text,
+        |bench| set(&mut bench.group.waves[0]),
+        |bench| check(bench.wave()),
+    );
+}
+
+/// LLVM puts a positive offset beside an index that may be negative (`ds-sub-offset.ll`).
+#[test]
+fn addresses_in_lds_wrap_at_32_bits() {
+    let text = "v_lshlrev_b32 v1, 2, v0\n v_sub_u32 v1, -4, v1\n\
+                ds_write_b32 v1, v0 offset:256\n ds_write_b8 v1, v0 offset:512\n\
+                ds_write2st64_b32 v1, v0, v0 offset0:2 offset1:3\n\
+                v_sub_u32 v2, 0xfc, v0\n v_lshlrev_b32 v3, 2, v0\n v_sub_u32 v3, 0xfc, v3\n\
+                ds_read_b32 v4, v3\n ds_read_b32 v5, v3 offset:256\n ds_read_b32 v6, v3 offset:512\n\
+                ds_read_b32 v7, v1 offset:256\n ds_read_u8 v8, v1 offset:512\n\
+                ds_read2st64_b32 v[10:11], v1 offset0:1 offset1:3\n\
+                ds_read2_b32 v[12:13], v1 offset0:64 offset1:128\n\
+                ds_add_u32 v1, v0 offset:256\n ds_add_rtn_u32 v14, v1, v0 offset:256\n\
+                ds_read_b32 v15, v3\n\
+                v_lshlrev_b32 v1, 3, v0\n v_sub_u32 v1, -8, v1\n\
+                v_mov_b32 v16, v0\n v_mov_b32 v17, 7\n ds_write_b64 v1, v[16:17] offset:512\n\
+                ds_read_b64 v[18:19], v1 offset:512";
+    let set = |wave: &mut Wave| wave.vgpr[9] = [0; 64];
+    after(text, set, |wave| {
+        for lane in [0, 1, 62, 63] {
+            let number = lane as u32;
+            for register in [4, 5, 6, 7, 8, 10, 11, 12, 13] {
+                assert_eq!(wave.vgpr[register][lane], number, "v{register}, {lane}");
+            }
+            assert_eq!(wave.vgpr[14][lane], 2 * number);
+            assert_eq!(wave.vgpr[15][lane], 3 * number);
+            assert_eq!((wave.vgpr[18][lane], wave.vgpr[19][lane]), (number, 7));
+        }
+    });
+}
