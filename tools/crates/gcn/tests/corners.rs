@@ -34,6 +34,21 @@ fn after(text: &str, set: impl Fn(&mut Wave), check: impl Fn(&Wave)) {
     );
 }
 
+/// What v1 of each instruction is whose operands are v2, v3 and v4, on all engines.
+fn results(cases: &[(&str, [u32; 3], u32)]) {
+    for (text, operands, result) in cases {
+        let set = |wave: &mut Wave| {
+            for (register, value) in (2..).zip(operands) {
+                wave.vgpr[register] = [*value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let found = wave.vgpr[1][63];
+            assert_eq!(found, *result, "{text} of {operands:x?}: {found:#x}");
+        });
+    }
+}
+
 /// LLVM puts a positive offset beside an index that may be negative (`ds-sub-offset.ll`).
 #[test]
 fn addresses_in_lds_wrap_at_32_bits() {
@@ -62,4 +77,38 @@ fn addresses_in_lds_wrap_at_32_bits() {
             assert_eq!((wave.vgpr[18][lane], wave.vgpr[19][lane]), (number, 7));
         }
     });
+}
+
+/// AMDGPUCodeGenPrepare: "The rcp instruction doesn't support denormals"; `amdgcn.exp2` and
+/// `amdgcn.log` of a subnormal are folded to 1 and -∞; the f16 forms keep them.
+#[test]
+fn approximations_of_singles_know_no_subnormal_numbers() {
+    const TINY: u32 = 0x0001_0000;
+    const INFINITY: u32 = 0x7f80_0000;
+    const MINUS: u32 = 1 << 31;
+    let huge = 0x7f00_0000;
+    let one = |text, operand, result| (text, [operand, 0, 0], result);
+    results(&[
+        one("v_rcp_f32 v1, v2", TINY, INFINITY),
+        one("v_rcp_f32 v1, v2", MINUS | TINY, MINUS | INFINITY),
+        one("v_rcp_f32 v1, v2", huge, 0),
+        one("v_rcp_f32 v1, -v2", huge, MINUS),
+        one("v_rcp_iflag_f32 v1, v2", TINY, INFINITY),
+        one("v_rcp_iflag_f32 v1, v2", huge, 0),
+        one("v_rcp_f32 v1, v2", 0x7e80_0000, 0x0080_0000),
+        one("v_rsq_f32 v1, v2", TINY, INFINITY),
+        one("v_rsq_f32 v1, v2", MINUS | TINY, MINUS | INFINITY),
+        one("v_sqrt_f32 v1, v2", TINY, 0),
+        one("v_sqrt_f32 v1, v2", MINUS | TINY, MINUS),
+        one("v_log_f32 v1, v2", TINY, MINUS | INFINITY),
+        one("v_log_legacy_f32 v1, v2", TINY, MINUS | INFINITY),
+        one("v_exp_f32 v1, v2", TINY, 1f32.to_bits()),
+        one("v_exp_f32 v1, v2", (-130f32).to_bits(), 0),
+        one("v_exp_legacy_f32 v1, v2", (-130f32).to_bits(), 0),
+        one("v_exp_f32 v1, v2", (-126f32).to_bits(), 0x0080_0000),
+        // -24; 2^-24; and an operation that is exact.
+        one("v_log_f16 v1, v2", 1, 0xce00),
+        one("v_exp_f16 v1, v2", 0xce00, 1),
+        one("v_mul_f32 v1, 1.0, v2", TINY, TINY),
+    ]);
 }
