@@ -112,3 +112,24 @@ fn approximations_of_singles_know_no_subnormal_numbers() {
         one("v_mul_f32 v1, 1.0, v2", TINY, TINY),
     ]);
 }
+
+#[test]
+fn mad_of_16_bits_takes_the_half_that_op_sel_says() {
+    let (a, b) = (0xffff_0003, 0x0007_0005);
+    let case = |text, result| (text, [a, b, 100], result);
+    results(&[
+        case("v_mad_u32_u16 v1, v2, v3, v4", 115),
+        case(
+            "v_mad_u32_u16 v1, v2, v3, v4 op_sel:[1,0,0,0]",
+            5 * 0xffff + 100,
+        ),
+        case("v_mad_u32_u16 v1, v2, v3, v4 op_sel:[0,1,0,0]", 121),
+        case(
+            "v_mad_u32_u16 v1, v2, v3, v4 op_sel:[1,1,0,0]",
+            7 * 0xffff + 100,
+        ),
+        case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[1,0,0,0]", 95),
+        case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[0,1,0,0]", 121),
+        case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[1,1,0,0]", 93),
+    ]);
+}

@@ -103,10 +103,8 @@ impl Machine<'_> {
             }),
             v_add_i32 => self.signed_sum(v, i32::wrapping_add, i32::saturating_add),
             v_sub_i32 => self.signed_sum(v, i32::wrapping_sub, i32::saturating_sub),
-            v_mad_u32_u16 => self.map3(v, |a, b, c| {
-                (a & 0xffff).wrapping_mul(b & 0xffff).wrapping_add(c)
-            }),
-            v_mad_i32_i16 => self.map3(v, |a, b, c| {
+            v_mad_u32_u16 => self.mad_short(v, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+            v_mad_i32_i16 => self.mad_short(v, |a, b, c| {
                 let product = i32::from(a as i16) * i32::from(b as i16);
                 (product as u32).wrapping_add(c)
             }),
@@ -369,6 +367,17 @@ impl Machine<'_> {
     ) -> Done {
         let f = if v.mods.clamp { clamp } else { wrap };
         self.map2(v, |a, b| f(a as i32, b as i32) as u32)
+    }
+
+    /// 16 × 16 + 32 bits: OP_SEL chooses the factors' halves, which `f` gets with zeros above.
+    #[inline(always)]
+    fn mad_short(&mut self, v: &Valu, f: impl Fn(u32, u32, u32) -> u32) -> Done {
+        let (a, b) = (self.src16(v, 0), self.src16(v, 1));
+        let mut hold = [0; LANES];
+        let c = self.src32(v, 2, &mut hold);
+        let d = std::array::from_fn(|i| f(a[i], b[i], c[i]));
+        self.put32(v, &d);
+        Ok(())
     }
 
     /// 32 × 32 + 64 bits; the lane mask SDST takes the carry.
