@@ -10,7 +10,7 @@ mod machine;
 mod toolchain;
 
 use bench::Bench;
-use gcn::{CodeCache, Engine, Outcome, Target, Wave};
+use gcn::{CodeCache, Engine, ExecError, Outcome, Target, Wave};
 use toolchain::Toolchain;
 
 /// Runs `text` on all engines and hands the work-group and its memory to `check`.
@@ -132,4 +132,116 @@ fn mad_of_16_bits_takes_the_half_that_op_sel_says() {
         case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[0,1,0,0]", 121),
         case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[1,1,0,0]", 93),
     ]);
+}
+
+#[test]
+fn clamp_limits_multiply_adds_and_sums_of_differences() {
+    let (top, least) = (i32::MAX as u32, i32::MIN as u32);
+    results(&[
+        (
+            "v_mad_u32_u24 v1, v2, v3, v4",
+            [0xff_ffff, 0xff_ffff, 1],
+            0xfe00_0002,
+        ),
+        (
+            "v_mad_u32_u24 v1, v2, v3, v4 clamp",
+            [0xff_ffff, 0xff_ffff, 1],
+            u32::MAX,
+        ),
+        ("v_mad_u32_u24 v1, v2, v3, v4 clamp", [2, 3, 4], 10),
+        (
+            "v_mad_i32_i24 v1, v2, v3, v4 clamp",
+            [0x7f_ffff, 0x7f_ffff, 1],
+            top,
+        ),
+        (
+            "v_mad_i32_i24 v1, v2, v3, v4 clamp",
+            [0x7f_ffff, 0x80_0000, 1],
+            least,
+        ),
+        (
+            "v_mad_u32_u16 v1, v2, v3, v4 clamp",
+            [0xffff, 0xffff, u32::MAX],
+            u32::MAX,
+        ),
+        (
+            "v_mad_i32_i16 v1, v2, v3, v4 clamp",
+            [0x7fff, 0x7fff, top],
+            top,
+        ),
+        (
+            "v_mad_i32_i16 v1, v2, v3, v4 clamp",
+            [0x7fff, 0x8000, least],
+            least,
+        ),
+        (
+            "v_sad_u8 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_sad_hi_u8 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_sad_u16 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_sad_u32 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_msad_u8 v1, v2, v3, v4 clamp",
+            [9, 1, u32::MAX - 2],
+            u32::MAX,
+        ),
+        ("v_sad_u32 v1, v2, v3, v4", [9, 0, u32::MAX - 2], 6),
+        // 2 and -1, to [0, 1].
+        (
+            "v_cvt_pkrtz_f16_f32 v1, v2, v3 clamp",
+            [0x4000_0000, 0xbf80_0000, 0],
+            0x3c00,
+        ),
+    ]);
+    let wide = "v_mad_u64_u32 v[6:7], vcc, v2, v3, v[4:5] clamp\n\
+                v_mad_i64_i32 v[8:9], vcc, v2, v3, v[10:11] clamp";
+    let set = |wave: &mut Wave| {
+        for (register, value) in [u32::MAX, 1, 1, u32::MAX, 0, 0, 0, 0, 0, least]
+            .into_iter()
+            .enumerate()
+        {
+            wave.vgpr[2 + register] = [value; 64];
+        }
+    };
+    after(wide, set, |wave| {
+        assert_eq!([6, 7].map(|register| wave.vgpr[register][9]), [u32::MAX; 2]);
+        assert_eq!([8, 9].map(|register| wave.vgpr[register][9]), [0, least]);
+    });
+}
+
+/// What CLAMP does to these no document says.
+#[test]
+fn clamp_that_nobody_knows_is_refused() {
+    for text in [
+        "v_mul_u32_u24_e64 v1, v2, v3 clamp",
+        "v_mul_i32_i24_e64 v1, v2, v3 clamp",
+        "v_pk_mul_lo_u16 v1, v2, v3 clamp",
+    ] {
+        for engine in Engine::all() {
+            let mut bench = Bench::new(&format!("{text}\ns_endpgm\n"));
+            bench.code = CodeCache::with(Target::Gfx942, engine);
+            let outcome = bench.run();
+            let Outcome::Error {
+                error: ExecError::Unsupported { .. },
+                ..
+            } = outcome
+            else {
+                panic!("{text}: {outcome:?}");
+            };
+        }
+    }
 }
