@@ -245,3 +245,19 @@ fn clamp_that_nobody_knows_is_refused() {
         }
     }
 }
+
+/// The guide: the two lowest bits of base and offset are each ignored.
+#[test]
+fn scalar_addresses_are_sums_of_whole_dwords() {
+    let text = "s_load_dword s4, s[2:3], 0x2\n s_load_dword s5, s[2:3], 0x6\n\
+                s_movk_i32 s6, 3\n s_load_dword s6, s[2:3], s6\n s_waitcnt lgkmcnt(0)";
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        let words = [11u32, 22, 33].map(u32::to_le_bytes).concat();
+        gcn::Memory::write(&mut bench.ram, data, &words).unwrap();
+        bench.group.waves[0].set_scalar64(2, data + 2);
+    };
+    on_all(Target::Gfx942, text, set, |bench| {
+        assert_eq!(bench.wave().scalar[4..7], [11, 22, 11]);
+    });
+}
