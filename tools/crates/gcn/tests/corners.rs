@@ -10,6 +10,7 @@ mod machine;
 mod toolchain;
 
 use bench::Bench;
+use gcn::wave::mode;
 use gcn::{CodeCache, Engine, ExecError, Outcome, Target, Wave};
 use toolchain::Toolchain;
 
@@ -260,4 +261,29 @@ fn scalar_addresses_are_sums_of_whole_dwords() {
     on_all(Target::Gfx942, text, set, |bench| {
         assert_eq!(bench.wave().scalar[4..7], [11, 22, 11]);
     });
+}
+
+/// LLVM (`fpModeMatchesGlobalFPAtomicMode`): memory's have a mode of their own, in which gfx90a's
+/// f32 has no subnormal numbers; those in LDS have MODE's.
+#[test]
+fn atomics_keep_subnormal_numbers_or_not() {
+    let text = "v_mov_b32 v1, 0\n v_mov_b32 v2, 0x10000\n v_mov_b32 v3, 0\n\
+                global_atomic_add_f32 v1, v2, s[2:3]\n\
+                v_mov_b32 v4, 1\n global_atomic_pk_add_f16 v1, v4, s[2:3] offset:4\n\
+                ds_write_b32 v3, v3\n ds_add_f32 v3, v2\n ds_read_b32 v5, v3";
+    for (target, kept) in [(Target::Gfx90a, 0), (Target::Gfx942, 0x1_0000)] {
+        for (bits, in_lds) in [(mode::FP_DENORM, 0x1_0000), (0, 0)] {
+            let set = |bench: &mut Bench| {
+                let wave = &mut bench.group.waves[0];
+                wave.mode = wave.mode & !mode::FP_DENORM | bits;
+                wave.set_exec(1);
+            };
+            on_all(target, text, set, |bench| {
+                let data = bench.wave().scalar64(2);
+                let found: Vec<u32> = bench.ram.take(data, 2);
+                assert_eq!(found, [kept, 1], "{target:?}");
+                assert_eq!(bench.wave().vgpr[5][0], in_lds, "{target:?}");
+            });
+        }
+    }
 }

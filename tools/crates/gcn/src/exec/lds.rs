@@ -296,6 +296,7 @@ impl Machine<'_> {
     /// DS compares with data0 and stores data1, unlike memory's atomics.
     fn lds_atomic32(&mut self, ds: &DsInst, op: AtomicOp) -> Done {
         let exec = self.wave.exec();
+        let fp = atomic::in_lds(self.wave.mode);
         let mut result = [0; LANES];
         for lane in lanes(exec) {
             let address = self.ds_address(ds, lane);
@@ -305,7 +306,7 @@ impl Machine<'_> {
                 self.data(ds.data0, 0, lane),
                 self.data(ds.data1, 0, lane),
             );
-            let new = atomic::apply32(op, old, data, second);
+            let new = atomic::apply32(op, fp, old, data, second);
             self.lds_store(address, &new.to_le_bytes());
             result[lane] = old;
         }

@@ -503,7 +503,8 @@ impl Machine<'_> {
         op: AtomicOp,
         [data, second]: [u64; 2],
     ) -> Result<u64, Fault> {
-        let mut narrow_update = |old: u32| atomic::apply32(op, old, data as u32, second as u32);
+        let fp = atomic::in_memory(self.target);
+        let mut narrow_update = |old: u32| atomic::apply32(op, fp, old, data as u32, second as u32);
         let mut wide_update = |old: u64| atomic::apply64(op, old, data, second);
         let address = match place {
             Place::Memory(address) => address,

@@ -4,6 +4,7 @@
 //! GLC.
 
 use super::{atomic, unsupported, Done, Machine};
+use crate::float::Fp;
 use crate::inst::{Inst, SmemInst};
 use crate::memory::{Access, Fault};
 use crate::op::{AtomicOp, Ty};
@@ -62,7 +63,7 @@ impl Machine<'_> {
             Some(address) => self
                 .memory
                 .update32(address, &mut |old| {
-                    atomic::apply32(op, old, first as u32, second as u32)
+                    atomic::apply32(op, Fp::PLAIN, old, first as u32, second as u32)
                 })?
                 .into(),
         };
