@@ -10,7 +10,7 @@ mod machine;
 mod toolchain;
 
 use bench::Bench;
-use gcn::wave::mode;
+use gcn::wave::{mode, sreg, status};
 use gcn::{CodeCache, Engine, ExecError, Outcome, Target, Wave};
 use toolchain::Toolchain;
 
@@ -57,7 +57,8 @@ fn addresses_in_lds_wrap_at_32_bits() {
                 ds_write_b32 v1, v0 offset:256\n ds_write_b8 v1, v0 offset:512\n\
                 ds_write2st64_b32 v1, v0, v0 offset0:2 offset1:3\n\
                 v_sub_u32 v2, 0xfc, v0\n v_lshlrev_b32 v3, 2, v0\n v_sub_u32 v3, 0xfc, v3\n\
-                ds_read_b32 v4, v3\n ds_read_b32 v5, v3 offset:256\n ds_read_b32 v6, v3 offset:512\n\
+                ds_read_b32 v4, v3\n ds_read_b32 v5, v3 offset:256\n\
+                ds_read_b32 v6, v3 offset:512\n\
                 ds_read_b32 v7, v1 offset:256\n ds_read_u8 v8, v1 offset:512\n\
                 ds_read2st64_b32 v[10:11], v1 offset0:1 offset1:3\n\
                 ds_read2_b32 v[12:13], v1 offset0:64 offset1:128\n\
@@ -261,6 +262,33 @@ fn scalar_addresses_are_sums_of_whole_dwords() {
     on_all(Target::Gfx942, text, set, |bench| {
         assert_eq!(bench.wave().scalar[4..7], [11, 22, 11]);
     });
+}
+
+#[test]
+fn only_the_trap_handler_has_trap_temporaries() {
+    const TTMP11: usize = sreg::TTMP0 + 11;
+    let text = "s_mov_b32 s4, ttmp11\n s_mov_b64 s[6:7], ttmp[10:11]\n v_mov_b32 v1, ttmp11\n\
+                s_add_u32 s8, ttmp11, 1\n v_add_f64 v[2:3], ttmp[10:11], 0\n\
+                s_mov_b32 ttmp11, 5\n s_mov_b64 ttmp[12:13], -1\n\
+                s_load_dword ttmp11, s[2:3], 0x0\n\
+                v_readfirstlane_b32 ttmp11, v0\n v_cmp_eq_u32_e64 ttmp[12:13], v0, v0";
+    for privileged in [false, true] {
+        let set = |wave: &mut Wave| {
+            wave.scalar[TTMP11] = 7;
+            wave.scalar[TTMP11 + 1] = 8;
+            if privileged {
+                wave.status |= status::PRIV;
+            }
+        };
+        after(text, set, |wave| {
+            let seen = if privileged { 7 } else { 0 };
+            let found = [4, 7].map(|register| wave.scalar[register]);
+            assert_eq!((found, wave.scalar[8]), ([seen; 2], seen + 1));
+            assert_eq!((wave.vgpr[1][5], wave.vgpr[3][5]), (seen, seen));
+            let left = [TTMP11, TTMP11 + 1].map(|register| wave.scalar[register]);
+            assert_eq!(left, if privileged { [0, u32::MAX] } else { [7, 8] });
+        });
+    }
 }
 
 /// LLVM (`fpModeMatchesGlobalFPAtomicMode`): memory's have a mode of their own, in which gfx90a's

@@ -2,7 +2,7 @@
 //! Scalar memory: loads and stores of whole dwords, cache control, clocks.
 
 use super::{Done, Machine};
-use crate::inst::{Inst, SmemInst};
+use crate::inst::{Inst, SmemInst, Src};
 use crate::memory::CacheControl;
 use crate::op::Smem;
 
@@ -85,8 +85,8 @@ impl Machine<'_> {
     fn scalar_store(&mut self, data: u8, address: u64, dwords: usize) -> Done {
         let mut bytes = [0; 16];
         for (index, dword) in bytes.chunks_exact_mut(4).enumerate().take(dwords) {
-            let register = usize::from(data.wrapping_add(index as u8) & 0x7f);
-            dword.copy_from_slice(&self.wave.scalar[register].to_le_bytes());
+            let value = self.scalar32(Src::Scalar(data.wrapping_add(index as u8)));
+            dword.copy_from_slice(&value.to_le_bytes());
         }
         Ok(self.memory.write_scalar(address, &bytes[..4 * dwords])?)
     }
@@ -132,10 +132,9 @@ impl Machine<'_> {
     /// A store through a buffer descriptor: dwords beyond the buffer's end are dropped.
     fn buffer_store(&mut self, smem: &SmemInst, dwords: usize) -> Done {
         for index in 0..dwords {
-            let register = usize::from(smem.data.wrapping_add(index as u8) & 0x7f);
+            let value = self.scalar32(Src::Scalar(smem.data.wrapping_add(index as u8)));
             if let Some(address) = self.buffer_dword(smem, index as u64) {
-                let value = self.wave.scalar[register].to_le_bytes();
-                self.memory.write_scalar(address, &value)?;
+                self.memory.write_scalar(address, &value.to_le_bytes())?;
             }
         }
         Ok(())
