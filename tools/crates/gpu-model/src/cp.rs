@@ -51,6 +51,7 @@ use team::{Member, Team};
 
 use crate::engine::Progress;
 use crate::ih::client;
+use crate::limited::warn_limited;
 use crate::processor::bus::{Binding, Bus, Fault, Hub, Interrupt, Space, View};
 use crate::processor::copy::CopyEngines;
 use crate::processor::lock;
@@ -421,7 +422,15 @@ impl Shared {
             Some((CpRegister::CPC_INT_STATUS, _)) => self.raise_status(slot, value),
             Some((register, _)) if register.stops_queues() => {
                 self.stats.count("packet that writes queue slot registers");
-                tracing::warn!(?slot, offset, value, "register write by packet refused");
+                let (limited, whose) = (&self.stats.limited, slot.number());
+                warn_limited!(
+                    limited,
+                    whose,
+                    ?slot,
+                    offset,
+                    value,
+                    "register write by packet refused"
+                );
             }
             _ => self.bus.reg_write(slot.xcc, offset, value),
         }

@@ -22,6 +22,7 @@ use crate::gmc::{FaultReason, Refusal, Translation};
 use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
+use crate::limited::warn_limited;
 use crate::memory::{BusError, Physical};
 use crate::nbio;
 use crate::preset::{ip, Preset};
@@ -150,7 +151,12 @@ impl Block for SdmaBlock {
 
 fn refuse(it: &Processors, register: &str) {
     it.stats.count("packet that writes queue slot registers");
-    tracing::warn!(register, "register write by packet refused");
+    warn_limited!(
+        it.stats.limited,
+        0,
+        register,
+        "register write by packet refused"
+    );
 }
 
 /// The blocks, to be put on the bus before there is a chip.

@@ -22,6 +22,7 @@ use crate::hostile::translations::Translations;
 use crate::hostile::Hostile;
 use crate::ih::layout::{fault_data, vmc_source};
 use crate::ih::{client, Claim, Interrupt, Node};
+use crate::limited::Limited;
 use crate::memory::{Memory, Physical};
 use crate::preset::Preset;
 use hub::HubBlock;
@@ -34,6 +35,16 @@ pub enum Hub {
     Gc(u8),
     /// The multimedia hub.
     Mm,
+}
+
+impl Hub {
+    /// One number for it.
+    const fn number(self) -> u32 {
+        match self {
+            Hub::Gc(xcc) => xcc as u32,
+            Hub::Mm => 0xff,
+        }
+    }
 }
 
 /// Whether an access needs of a page what a write does.
@@ -100,6 +111,7 @@ pub struct Gmc {
     reach: Reach,
     /// What the hubs keep, in hostile mode.
     kept: Option<Kept>,
+    limited: Limited,
 }
 
 /// What each XCC's hub and the multimedia hub keep.
@@ -174,6 +186,7 @@ impl Gmc {
             generation: AtomicU64::new(GPUS.fetch_add(1, Ordering::Relaxed) << 40),
             reach,
             kept: hostile.map(|hostile| Kept::new(preset, hostile)),
+            limited: Limited::default(),
         }
     }
 
@@ -438,7 +451,11 @@ impl Gmc {
     /// Tells the driver of a fault that is final: status registers and an interrupt.
     /// `pasid`: whose it was, if the reporter knows better than the interrupt handler's table.
     pub fn report(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
-        tracing::warn!(target: "gmc", "page fault: {fault} ({})", self.path(chip, fault));
+        let whose = fault.hub.number() << 8 | u32::from(fault.vmid);
+        if let Some(times) = self.limited.next("page fault", whose) {
+            let path = self.path(chip, fault);
+            tracing::warn!(target: "gmc", times, "page fault: {fault} ({path})");
+        }
         if let Some(hub) = self.hub(fault.hub) {
             hub.latch_fault(fault);
         }

@@ -8,6 +8,7 @@ mod caches;
 mod cwsr;
 mod debug;
 mod direct;
+mod flood;
 mod hostile;
 mod inject;
 mod kernels;
