@@ -215,8 +215,11 @@ impl Processors {
             Mode::Threads(THREADS)
         };
         let busy_of = chip.clone();
-        let bus: Arc<dyn Bus> = Arc::new(GpuBus { chip });
         let stats = Arc::new(Stats::default());
+        let bus: Arc<dyn Bus> = Arc::new(GpuBus {
+            chip,
+            stats: stats.clone(),
+        });
         let runner = Arc::new(Runner::new(mode, stats.clone()));
         // A chip gets its engines once.
         let _ = busy_of.busy.set(runner.busy());
@@ -301,16 +304,27 @@ thread_local! {
 /// The chip as the processors see it.
 struct GpuBus {
     chip: Arc<Chip>,
+    stats: Arc<Stats>,
 }
 
 impl GpuBus {
+    /// Asks the page tables.
+    fn walk(&self, space: Space, address: u64, access: Access) -> Result<Translation, Refusal> {
+        let gmc = &self.chip.gmc;
+        let found = gmc.translate(&self.chip, space.hub, space.vmid, address, access)?;
+        if let Some(mistake) = found.lacks_snooping(self.chip.preset.generation, space.vmid) {
+            self.stats.count(mistake);
+            let (limited, vmid) = (&self.stats.limited, space.vmid);
+            warn_limited!(limited, vmid.into(), vmid, "{mistake}: {address:#x}");
+        }
+        Ok(found)
+    }
+
     /// Where `address` leads, with the bytes left in its page.
     fn page(&self, space: Space, address: u64, access: Access) -> Result<Translation, Refusal> {
         let mut found = tlb::lookup(&self.chip, space, address, || {
             let start = address & VA_MASK & !(PAGE - 1);
-            self.chip
-                .gmc
-                .translate(&self.chip, space.hub, space.vmid, start, access)
+            self.walk(space, start, access)
                 .map_err(|refusal| Refusal {
                     va: address,
                     ..refusal
@@ -319,8 +333,7 @@ impl GpuBus {
         })?;
         if !found.permits(access) {
             // Remembered for another kind of access: the page tables may allow this one by now.
-            let gmc = &self.chip.gmc;
-            let found = gmc.translate(&self.chip, space.hub, space.vmid, address, access)?;
+            let found = self.walk(space, address, access)?;
             let length = PAGE - address % PAGE;
             return Ok(Translation { length, ..found });
         }
@@ -341,8 +354,7 @@ impl GpuBus {
         if bytes as u64 <= PAGE {
             return self.page(space, address, access);
         }
-        let gmc = &self.chip.gmc;
-        gmc.translate(&self.chip, space.hub, space.vmid, address, access)
+        self.walk(space, address, access)
     }
 
     fn refusal(&self, space: Space, va: u64, access: Access, reason: FaultReason) -> Refusal {
@@ -448,9 +460,7 @@ impl Bus for GpuBus {
         let (mut address, mut left) = (address, length);
         while left > 0 {
             let page = self
-                .chip
-                .gmc
-                .translate(&self.chip, space.hub, space.vmid, address, Access::Write)
+                .walk(space, address, Access::Write)
                 .map_err(|_| write_fault(address))?;
             let now = left.min(page.length);
             self.probe(page.at, now);
