@@ -11,7 +11,7 @@ mod toolchain;
 
 use bench::Bench;
 use gcn::wave::{mode, sreg, status};
-use gcn::{CodeCache, Engine, ExecError, Outcome, Target, Wave};
+use gcn::{CodeCache, Engine, ExecError, Fault, Memory, Outcome, Target, Wave};
 use toolchain::Toolchain;
 
 /// Runs `text` on all engines and hands the work-group and its memory to `check`.
@@ -313,5 +313,97 @@ fn atomics_keep_subnormal_numbers_or_not() {
                 assert_eq!(bench.wave().vgpr[5][0], in_lds, "{target:?}");
             });
         }
+    }
+}
+
+/// Memory behind PCIe.
+struct Far<'a>(&'a mut machine::Ram, u32);
+
+impl Memory for Far<'_> {
+    fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.0.fetch(address, bytes)
+    }
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.0.read(address, bytes)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.0.write(address, bytes)
+    }
+    fn update32(&mut self, at: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
+        self.0.update32(at, update)
+    }
+    fn update64(&mut self, at: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
+        self.0.update64(at, update)
+    }
+    fn goes_beyond_pcie(&mut self, _address: u64) -> Result<bool, Fault> {
+        self.1 += 1;
+        Ok(false)
+    }
+    fn realtime(&mut self) -> u64 {
+        0
+    }
+}
+
+/// Each with a lane: the operation, whether memory is asked for what PCIe has not, and what it
+/// leaves of 2 with an operand of 1.
+#[test]
+fn atomics_that_pcie_has_not_are_asked_for_at_system_scope() {
+    let one = 1f32.to_bits();
+    for (target, text, asked, left) in [
+        (Target::Gfx942, "global_atomic_add v1, v2, s[2:3] sc1", 0, 3),
+        (
+            Target::Gfx942,
+            "global_atomic_swap v1, v2, s[2:3] sc1",
+            0,
+            1,
+        ),
+        (
+            Target::Gfx942,
+            "global_atomic_umin v1, v2, s[2:3] sc1",
+            1,
+            2,
+        ),
+        (Target::Gfx942, "global_atomic_umin v1, v2, s[2:3]", 0, 1),
+        (
+            Target::Gfx942,
+            "global_atomic_add_f32 v1, v3, s[2:3] sc1",
+            1,
+            2,
+        ),
+        (
+            Target::Gfx942,
+            "global_atomic_add_f32 v4, v1, v3, s[2:3] sc0 sc1",
+            1,
+            2,
+        ),
+        (
+            Target::Gfx942,
+            "global_atomic_add_f32 v1, v3, s[2:3]",
+            0,
+            one,
+        ),
+        (Target::Gfx90a, "global_atomic_umin v1, v2, s[2:3]", 0, 1),
+        (Target::Gfx90a, "global_atomic_add_f32 v1, v3, s[2:3]", 1, 2),
+    ] {
+        let mut bench = Bench::of(&Toolchain::of(target), &format!("{text}\ns_endpgm\n"));
+        bench.code = CodeCache::of(target);
+        let data = bench.wave().scalar64(2);
+        bench.ram.write(data, &2u32.to_le_bytes()).unwrap();
+        let wave = &mut bench.group.waves[0];
+        wave.set_exec(1);
+        for (register, value) in [(1, 0), (2, 1), (3, one), (4, 9)] {
+            wave.vgpr[register] = [value; 64];
+        }
+        let mut far = Far(&mut bench.ram, 0);
+        let outcome = bench.group.run(&mut far, &mut bench.code, 1000);
+        assert_eq!(
+            (outcome, far.1),
+            (Outcome::Done, asked),
+            "{target:?}: {text}"
+        );
+        let found: Vec<u32> = bench.ram.take(data, 1);
+        assert_eq!(found, [left], "{target:?}: {text}");
+        let old = if text.contains("sc0") { 0 } else { 9 };
+        assert_eq!(bench.wave().vgpr[4][0], old, "{target:?}: {text}");
     }
 }

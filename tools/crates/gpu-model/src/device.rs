@@ -18,12 +18,13 @@ use crate::cp::reg::CpRegister;
 use crate::cp::registers::STORED_POWER_ON;
 use crate::cp::Cp;
 use crate::engine::{DoorbellIndex, Engine, Progress};
+use crate::gmc::pte::Mtype;
 use crate::gmc::{FaultReason, Refusal, Translation};
 use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::limited::warn_limited;
-use crate::memory::{BusError, Physical};
+use crate::memory::{BusError, Memory, Physical};
 use crate::nbio;
 use crate::preset::{ip, Preset};
 use crate::processor::bus::{
@@ -313,11 +314,16 @@ impl GpuBus {
         let gmc = &self.chip.gmc;
         let found = gmc.translate(&self.chip, space.hub, space.vmid, address, access)?;
         if let Some(mistake) = found.lacks_snooping(self.chip.preset.generation, space.vmid) {
-            self.stats.count(mistake);
-            let (limited, vmid) = (&self.stats.limited, space.vmid);
-            warn_limited!(limited, vmid.into(), vmid, "{mistake}: {address:#x}");
+            self.note(mistake, space, address);
         }
         Ok(found)
+    }
+
+    /// Counts a mistake of software's, and tells of the first ones.
+    fn note(&self, mistake: &'static str, space: Space, address: u64) {
+        self.stats.count(mistake);
+        let (limited, vmid) = (&self.stats.limited, space.vmid);
+        warn_limited!(limited, vmid.into(), vmid, "{mistake}: {address:#x}");
     }
 
     /// Where `address` leads, with the bytes left in its page.
@@ -504,6 +510,16 @@ impl Bus for GpuBus {
             .memory(page.at.memory)
             .update64(page.at.address, update)
             .map_err(|_| fault)
+    }
+
+    /// Not where the L2 passes it on to PCIe: memory of the system of MTYPE UC.
+    fn goes_beyond_pcie(&self, space: Space, address: u64) -> Result<bool, Fault> {
+        let page = self.place(space, address, Access::Atomic)?;
+        if page.at.memory != Memory::System || page.mtype != Mtype::Uc {
+            return Ok(true);
+        }
+        self.note("atomic operation that PCIe has not", space, address);
+        Ok(self.chip.hostile.is_none())
     }
 
     fn reg_read(&self, xcc: u8, offset: u32) -> u32 {

@@ -32,6 +32,21 @@ pub(super) fn in_lds(mode: u32) -> Fp {
     }
 }
 
+/// Whether memory has to do the operation, and PCIe has not it. A scope of the system (SC1) takes
+/// one to memory; LLVM makes those of gfx942 loops of compare-and-swap where PCIe has them not.
+/// gfx90a's of floats it makes so at all scopes in memory that is fine-grained
+/// (`SITargetLowering::shouldExpandAtomicRMWInIR`; AMDGPUUsage: "Agent scoped atomic operations,
+/// excluding those directly supported by PCIe (integer add, exchange, compare-and-swap), are
+/// functional for allocations in host memory").
+pub(super) fn exceeds_pcie(op: AtomicOp, target: Target, sc1: bool) -> bool {
+    use AtomicOp::*;
+    match op {
+        Swap | CmpSwap | Add => false,
+        AddFloat | MinFloat | MaxFloat | PkAddF16 | PkAddBf16 if target == Target::Gfx90a => true,
+        _ => sc1 && target != Target::Gfx90a,
+    }
+}
+
 /// The value that replaces `old`. `data` is the operand, `second` the comparison (or DS's second
 /// operand); `fp` is for sums of singles.
 pub(super) fn apply32(op: AtomicOp, fp: Fp, old: u32, data: u32, second: u32) -> u32 {

@@ -2,10 +2,9 @@
 //! Faults that are over, and pages that say what caches keep.
 
 use super::*;
-use crate::gmc::pte::{Entry, Mtype};
+use crate::gmc::pte::Entry;
 use crate::hostile::caches::Client;
 use crate::hostile::wave::WaveView;
-use crate::memory::Memory;
 use crate::preset::Generation;
 use crate::processor::bus::View;
 use crate::rig::Rig;
@@ -88,10 +87,8 @@ fn the_page_table_says_which_stores_stay_in_the_l2() {
     assert_eq!((unseen(2, |_| ()), unseen(3, |_| ())), (0, 0));
 }
 
-/// What is counted of 100 looks at a page in VMID 8 with these bits in its entry, and of a long
-/// read.
-fn counted(vmid: u8, bits: u64) -> Vec<(&'static str, u64)> {
-    let rig = Rig::new();
+/// A GPU on which the first GiB of a VMID is a page with these bits in its entry.
+fn mapped(rig: &Rig, vmid: u8, bits: u64) -> (GpuBus, Space) {
     let (context, end) = (u64::from(vmid), END - 16 + 2 * u64::from(vmid));
     rig.write(CNTL - 8 + context, FOUR_LEVELS);
     rig.write(end, u32::MAX);
@@ -103,8 +100,13 @@ fn counted(vmid: u8, bits: u64) -> Vec<(&'static str, u64)> {
     vram.write_u64(0x20_0000, access | bits).unwrap();
     let base = 0x10_0000 | Entry::VALID;
     chip.gmc.set_page_table(Hub::Gc(0), vmid, base);
-    let space = Space { vmid, ..SPACE };
-    let bus = bus_of(chip);
+    (bus_of(chip), Space { vmid, ..SPACE })
+}
+
+/// What is counted of 100 looks at a page with these bits in its entry, and of a long read.
+fn counted(vmid: u8, bits: u64) -> Vec<(&'static str, u64)> {
+    let rig = Rig::new();
+    let (bus, space) = mapped(&rig, vmid, bits);
     for _ in 0..100 {
         bus.place(space, 0x40_1000, Access::Read).unwrap();
     }
@@ -130,6 +132,22 @@ fn pages_of_users_that_are_not_snooped_count_as_mistakes() {
         (0, Entry::SYSTEM),
     ] {
         assert_eq!(counted(vmid, bits), [], "VMID {vmid}, {bits:#x}");
+    }
+}
+
+#[test]
+fn atomics_that_pcie_has_not_count_and_hostile_mode_drops_them() {
+    let uncached = Entry::SNOOPED | Entry::WRITEABLE | 3 << 57;
+    for (rig, is_done) in [(Rig::new(), true), (Rig::hostile(1), false)] {
+        let (bus, space) = mapped(&rig, 8, Entry::SYSTEM | uncached);
+        assert_eq!(bus.goes_beyond_pcie(space, 0x40_1000), Ok(is_done));
+        assert_eq!(bus.stats.all(), [("atomic operation that PCIe has not", 1)]);
+        // Local memory, and what an L2 caches.
+        for bits in [uncached, uncached ^ Entry::SYSTEM ^ 1 << 57] {
+            let (bus, space) = mapped(&rig, 9, bits);
+            assert_eq!(bus.goes_beyond_pcie(space, 0x40_1000), Ok(true));
+            assert_eq!(bus.stats.all(), []);
+        }
     }
 }
 

@@ -140,6 +140,11 @@ pub trait Bus: Send + Sync {
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
 
+    /// Whether memory at `address` does an atomic operation that PCIe has not.
+    fn goes_beyond_pcie(&self, _space: Space, _address: u64) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
     /// Reads a register as XCC `xcc` sees it: `offset` in dwords, an XCC's own registers at XCC 0's
     /// place.
     fn reg_read(&self, xcc: u8, offset: u32) -> u32;
@@ -309,6 +314,10 @@ impl gcn::Memory for View<'_> {
 
     fn update64(&mut self, address: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
         self.bus.update64(self.space, address, update)
+    }
+
+    fn goes_beyond_pcie(&mut self, address: u64) -> Result<bool, Fault> {
+        self.bus.goes_beyond_pcie(self.space, address)
     }
 
     fn realtime(&mut self) -> u64 {
