@@ -50,6 +50,7 @@ use sched::Hws;
 use team::{Member, Team};
 
 use crate::engine::Progress;
+use crate::hostile::leftovers::Leftovers;
 use crate::ih::client;
 use crate::limited::warn_limited;
 use crate::processor::bus::{Binding, Bus, Fault, Hub, Interrupt, Space, View};
@@ -114,6 +115,7 @@ pub struct Shared {
     hws: Mutex<Hws>,
     saved: Mutex<Saved<Flight>>,
     gws: Mutex<Gws>,
+    leftovers: Leftovers,
     state: Mutex<State>,
     /// CP_MEn_PIPEn_INT_CNTL, 16 per XCC.
     int_cntl: Vec<AtomicU32>,
@@ -168,6 +170,7 @@ impl Cp {
             hws: Mutex::new(Hws::new(xccs)),
             saved: Mutex::new(Saved::default()),
             gws: Mutex::default(),
+            leftovers: Leftovers::new(xccs),
             state: Mutex::new(state),
             int_cntl,
         };

@@ -359,13 +359,14 @@ impl Run<'_> {
         }
     }
 
-    fn put_back(&self, live: Live, turn: Turn) {
+    fn put_back(&self, mut live: Live, turn: Turn) {
         let mut board = self.board();
         if !matches!(turn, Turn::Halted | Turn::Waits) {
             (board.halted, board.waiting) = (0, 0);
         }
         match turn {
             Turn::Done => {
+                self.queue.leave(live.unit, &mut live.group);
                 tracing::trace!(target: "wave", "{:?} ends {} {}", self.queue.slot, live.unit,
                     live.slot);
                 return board.free.push_back(live.slot);
@@ -427,6 +428,7 @@ impl Run<'_> {
         let waves = group.waves.len();
         queue.shared.stats.work("waves launched", waves as u64);
         let unit = self.places.unit(slot);
+        queue.find_left(unit, &mut group);
         tracing::trace!(target: "wave", "{:?} starts {unit} {slot} {id:?} {waves}", queue.slot);
         Live {
             group,

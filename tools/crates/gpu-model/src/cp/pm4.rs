@@ -437,10 +437,12 @@ fn set_registers(cx: &Cx<'_>, first: u32, body: &[u32]) -> Flow {
     Flow::Next
 }
 
-/// RUN_CLEANER_SHADER clears LDS and registers: the model's waves find theirs cleared. Of the
-/// kernel's rings and the scheduling queues.
+/// RUN_CLEANER_SHADER clears LDS and registers, which only in hostile mode are not clear anyway. Of
+/// the kernel's rings and the scheduling queues.
 pub fn run_cleaner_shader(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
     Ok(if cx.source.privileged || cx.schedules() {
+        let queue = cx.queue;
+        queue.shared.leftovers.clean(queue.slot.xcc, None);
         Flow::Next
     } else {
         refuse(cx, "RUN_CLEANER_SHADER")

@@ -405,6 +405,22 @@ impl Queue {
         run(&mut WaveView::new(self.view(), caches, client))
     }
 
+    /// A work-group begins on a compute unit. In hostile mode it finds what the last one has left.
+    pub fn find_left(&self, unit: u16, group: &mut gcn::Workgroup) {
+        if let Some(hostile) = self.shared.bus.hostile() {
+            let place = (self.slot.xcc, unit);
+            self.shared.leftovers.find(place, group, hostile);
+        }
+    }
+
+    /// It has ended.
+    pub fn leave(&self, unit: u16, group: &mut gcn::Workgroup) {
+        if self.shared.bus.hostile().is_some() {
+            let place = (self.slot.xcc, unit);
+            self.shared.leftovers.keep(place, self.process.pasid, group);
+        }
+    }
+
     /// The kernel's memory of its XCC: where MQDs are.
     pub fn kernel_view(&self) -> View<'_> {
         self.shared.kernel_view(self.slot.xcc)

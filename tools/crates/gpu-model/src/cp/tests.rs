@@ -13,6 +13,7 @@ mod hostile;
 mod inject;
 mod kernels;
 mod kiq;
+mod leftovers;
 mod partition;
 mod pm4;
 mod retry;

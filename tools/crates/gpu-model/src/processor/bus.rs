@@ -41,6 +41,8 @@ pub struct Binding {
     pub tma: u64,
     /// Global wave sync counters that it has.
     pub gws: u8,
+    /// The cleaner shader runs before its waves do, if another process was there.
+    pub cleans: bool,
     /// What its debugger asks for.
     pub debug: DebugWords,
 }
