@@ -108,7 +108,7 @@ impl Gpu {
         const ROOT: u64 = 0xf00_0000;
         self.put64(ROOT, (ROOT + 0x1000) | Entry::VALID);
         let all = Entry::VALID | Entry::READABLE | Entry::WRITEABLE | Entry::EXECUTABLE;
-        self.put64(ROOT + 0x1000, Entry::LEAF | all);
+        self.put64(ROOT + 0x1000, Entry::LEAF | Entry::SNOOPED | all);
         // VM_CONTEXT8_CNTL: enabled, four levels; _PAGE_TABLE_END_ADDR. GC, MMHUB.
         for base in [0x2000, 0x1a340] {
             self.write(base + 0x868, 1 | 2 << 1 | 9 << 3);

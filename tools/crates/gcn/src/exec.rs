@@ -21,7 +21,7 @@ pub(crate) use quick::{Quick, Room, Run};
 use crate::dispatch::Apertures;
 use crate::inst::{Body, Inst, Special, Src};
 use crate::memory::{Fault, Memory};
-use crate::wave::{mode, Wave};
+use crate::wave::{mode, sreg, status, Wave};
 use crate::workgroup::{ExecError, GwsRequest};
 use crate::Target;
 
@@ -163,9 +163,17 @@ impl Machine<'_> {
         }
     }
 
+    /// Whether the program may not touch the register: a trap temporary, outside the trap handler.
+    /// By the ISA guide it reads 0 there, and writes to it are dropped. (Addresses and descriptors
+    /// of memory accesses are taken from it all the same.)
+    fn is_barred(&self, code: u8) -> bool {
+        is_trap_temporary(code) && self.wave.status & status::PRIV == 0
+    }
+
     /// A scalar operand, 32 bits.
     fn scalar32(&self, src: Src) -> u32 {
         match src {
+            Src::Scalar(code) if self.is_barred(code & 0x7f) => 0,
             Src::Scalar(code) => self.wave.scalar[usize::from(code & 0x7f)],
             Src::Inline(_, bits) | Src::Literal(_, bits) => bits as u32,
             Src::Special(special) => self.special(special) as u32,
@@ -176,6 +184,7 @@ impl Machine<'_> {
     /// A scalar operand, 64 bits; register pairs are even.
     fn scalar64(&self, src: Src) -> u64 {
         match src {
+            Src::Scalar(code) if self.is_barred(code & 0x7e) => 0,
             Src::Scalar(code) => self.wave.scalar64(usize::from(code & 0x7e)),
             Src::Inline(_, bits) | Src::Literal(_, bits) => bits,
             Src::Special(special) => self.special(special),
@@ -198,12 +207,21 @@ impl Machine<'_> {
     }
 
     fn set32(&mut self, dst: u8, value: u32) {
-        self.wave.scalar[usize::from(dst & 0x7f)] = value;
+        if !self.is_barred(dst & 0x7f) {
+            self.wave.scalar[usize::from(dst & 0x7f)] = value;
+        }
     }
 
     fn set64(&mut self, dst: u8, value: u64) {
-        self.wave.set_scalar64(usize::from(dst & 0x7e), value);
+        if !self.is_barred(dst & 0x7e) {
+            self.wave.set_scalar64(usize::from(dst & 0x7e), value);
+        }
     }
+}
+
+/// Whether an operand's code names a trap temporary.
+const fn is_trap_temporary(code: u8) -> bool {
+    matches!(code as usize, sreg::TTMP0..sreg::M0)
 }
 
 /// The stop for an instruction that is known but not interpreted.

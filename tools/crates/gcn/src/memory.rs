@@ -94,6 +94,13 @@ pub trait Memory {
     /// Like [`Memory::update32`] for a quadword at a multiple of 8.
     fn update64(&mut self, address: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault>;
 
+    /// Whether memory does an atomic operation at `address` that PCIe has not (it has FetchAdd,
+    /// Swap and CAS): asked before each that is not done in an L2. Where not, it changes nothing
+    /// and returns 0.
+    fn goes_beyond_pcie(&mut self, _address: u64) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
     /// The constant 100 MHz counter (`s_memrealtime`).
     fn realtime(&mut self) -> u64;
 

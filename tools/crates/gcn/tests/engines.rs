@@ -416,7 +416,9 @@ fn set_addresses(wave: &mut Wave, next: &mut dyn FnMut() -> u64) {
         wave.vgpr[ADDRESS + 1][lane] = (address >> 32) as u32;
     }
     wave.vgpr[OFFSET] = pattern(next);
-    wave.vgpr[PLACE] = pattern(next);
+    // Sums with an offset that wrap.
+    let below = [0, 0, 0, 512][next() as usize % 4];
+    wave.vgpr[PLACE] = pattern(next).map(|place| place.wrapping_sub(below));
     wave.set_scalar64(2, start);
     let records = [4096, 512, 260][next() as usize % 3];
     let stride = [0, 0, 16, 1 << 15][next() as usize % 4];

@@ -50,7 +50,9 @@ use sched::Hws;
 use team::{Member, Team};
 
 use crate::engine::Progress;
+use crate::hostile::leftovers::Leftovers;
 use crate::ih::client;
+use crate::limited::warn_limited;
 use crate::processor::bus::{Binding, Bus, Fault, Hub, Interrupt, Space, View};
 use crate::processor::copy::CopyEngines;
 use crate::processor::lock;
@@ -113,6 +115,7 @@ pub struct Shared {
     hws: Mutex<Hws>,
     saved: Mutex<Saved<Flight>>,
     gws: Mutex<Gws>,
+    leftovers: Leftovers,
     state: Mutex<State>,
     /// CP_MEn_PIPEn_INT_CNTL, 16 per XCC.
     int_cntl: Vec<AtomicU32>,
@@ -167,6 +170,7 @@ impl Cp {
             hws: Mutex::new(Hws::new(xccs)),
             saved: Mutex::new(Saved::default()),
             gws: Mutex::default(),
+            leftovers: Leftovers::new(xccs),
             state: Mutex::new(state),
             int_cntl,
         };
@@ -421,7 +425,15 @@ impl Shared {
             Some((CpRegister::CPC_INT_STATUS, _)) => self.raise_status(slot, value),
             Some((register, _)) if register.stops_queues() => {
                 self.stats.count("packet that writes queue slot registers");
-                tracing::warn!(?slot, offset, value, "register write by packet refused");
+                let (limited, whose) = (&self.stats.limited, slot.number());
+                warn_limited!(
+                    limited,
+                    whose,
+                    ?slot,
+                    offset,
+                    value,
+                    "register write by packet refused"
+                );
             }
             _ => self.bus.reg_write(slot.xcc, offset, value),
         }

@@ -18,11 +18,13 @@ use crate::cp::reg::CpRegister;
 use crate::cp::registers::STORED_POWER_ON;
 use crate::cp::Cp;
 use crate::engine::{DoorbellIndex, Engine, Progress};
+use crate::gmc::pte::Mtype;
 use crate::gmc::{FaultReason, Refusal, Translation};
 use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
-use crate::memory::{BusError, Physical};
+use crate::limited::warn_limited;
+use crate::memory::{BusError, Memory, Physical};
 use crate::nbio;
 use crate::preset::{ip, Preset};
 use crate::processor::bus::{
@@ -150,7 +152,12 @@ impl Block for SdmaBlock {
 
 fn refuse(it: &Processors, register: &str) {
     it.stats.count("packet that writes queue slot registers");
-    tracing::warn!(register, "register write by packet refused");
+    warn_limited!(
+        it.stats.limited,
+        0,
+        register,
+        "register write by packet refused"
+    );
 }
 
 /// The blocks, to be put on the bus before there is a chip.
@@ -209,8 +216,11 @@ impl Processors {
             Mode::Threads(THREADS)
         };
         let busy_of = chip.clone();
-        let bus: Arc<dyn Bus> = Arc::new(GpuBus { chip });
         let stats = Arc::new(Stats::default());
+        let bus: Arc<dyn Bus> = Arc::new(GpuBus {
+            chip,
+            stats: stats.clone(),
+        });
         let runner = Arc::new(Runner::new(mode, stats.clone()));
         // A chip gets its engines once.
         let _ = busy_of.busy.set(runner.busy());
@@ -295,16 +305,32 @@ thread_local! {
 /// The chip as the processors see it.
 struct GpuBus {
     chip: Arc<Chip>,
+    stats: Arc<Stats>,
 }
 
 impl GpuBus {
+    /// Asks the page tables.
+    fn walk(&self, space: Space, address: u64, access: Access) -> Result<Translation, Refusal> {
+        let gmc = &self.chip.gmc;
+        let found = gmc.translate(&self.chip, space.hub, space.vmid, address, access)?;
+        if let Some(mistake) = found.lacks_snooping(self.chip.preset.generation, space.vmid) {
+            self.note(mistake, space, address);
+        }
+        Ok(found)
+    }
+
+    /// Counts a mistake of software's, and tells of the first ones.
+    fn note(&self, mistake: &'static str, space: Space, address: u64) {
+        self.stats.count(mistake);
+        let (limited, vmid) = (&self.stats.limited, space.vmid);
+        warn_limited!(limited, vmid.into(), vmid, "{mistake}: {address:#x}");
+    }
+
     /// Where `address` leads, with the bytes left in its page.
     fn page(&self, space: Space, address: u64, access: Access) -> Result<Translation, Refusal> {
         let mut found = tlb::lookup(&self.chip, space, address, || {
             let start = address & VA_MASK & !(PAGE - 1);
-            self.chip
-                .gmc
-                .translate(&self.chip, space.hub, space.vmid, start, access)
+            self.walk(space, start, access)
                 .map_err(|refusal| Refusal {
                     va: address,
                     ..refusal
@@ -313,8 +339,7 @@ impl GpuBus {
         })?;
         if !found.permits(access) {
             // Remembered for another kind of access: the page tables may allow this one by now.
-            let gmc = &self.chip.gmc;
-            let found = gmc.translate(&self.chip, space.hub, space.vmid, address, access)?;
+            let found = self.walk(space, address, access)?;
             let length = PAGE - address % PAGE;
             return Ok(Translation { length, ..found });
         }
@@ -335,8 +360,7 @@ impl GpuBus {
         if bytes as u64 <= PAGE {
             return self.page(space, address, access);
         }
-        let gmc = &self.chip.gmc;
-        gmc.translate(&self.chip, space.hub, space.vmid, address, access)
+        self.walk(space, address, access)
     }
 
     fn refusal(&self, space: Space, va: u64, access: Access, reason: FaultReason) -> Refusal {
@@ -442,9 +466,7 @@ impl Bus for GpuBus {
         let (mut address, mut left) = (address, length);
         while left > 0 {
             let page = self
-                .chip
-                .gmc
-                .translate(&self.chip, space.hub, space.vmid, address, Access::Write)
+                .walk(space, address, Access::Write)
                 .map_err(|_| write_fault(address))?;
             let now = left.min(page.length);
             self.probe(page.at, now);
@@ -488,6 +510,16 @@ impl Bus for GpuBus {
             .memory(page.at.memory)
             .update64(page.at.address, update)
             .map_err(|_| fault)
+    }
+
+    /// Not where the L2 passes it on to PCIe: memory of the system of MTYPE UC.
+    fn goes_beyond_pcie(&self, space: Space, address: u64) -> Result<bool, Fault> {
+        let page = self.place(space, address, Access::Atomic)?;
+        if page.at.memory != Memory::System || page.mtype != Mtype::Uc {
+            return Ok(true);
+        }
+        self.note("atomic operation that PCIe has not", space, address);
+        Ok(self.chip.hostile.is_none())
     }
 
     fn reg_read(&self, xcc: u8, offset: u32) -> u32 {

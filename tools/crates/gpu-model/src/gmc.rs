@@ -22,8 +22,9 @@ use crate::hostile::translations::Translations;
 use crate::hostile::Hostile;
 use crate::ih::layout::{fault_data, vmc_source};
 use crate::ih::{client, Claim, Interrupt, Node};
+use crate::limited::Limited;
 use crate::memory::{Memory, Physical};
-use crate::preset::Preset;
+use crate::preset::{Generation, Preset};
 use hub::HubBlock;
 use pte::{Entry, Mtype};
 
@@ -34,6 +35,16 @@ pub enum Hub {
     Gc(u8),
     /// The multimedia hub.
     Mm,
+}
+
+impl Hub {
+    /// One number for it.
+    const fn number(self) -> u32 {
+        match self {
+            Hub::Gc(xcc) => xcc as u32,
+            Hub::Mm => 0xff,
+        }
+    }
 }
 
 /// Whether an access needs of a page what a write does.
@@ -74,10 +85,31 @@ pub struct Translation {
     pub readable: bool,
     pub writable: bool,
     pub executable: bool,
+    /// Its entry has `AMDGPU_PTE_SNOOPED`, or there is none.
+    pub snooped: bool,
     pub mtype: Mtype,
 }
 
 impl Translation {
+    /// What a driver got wrong who left `AMDGPU_PTE_SNOOPED` out of the page's entry. In VMIDs of
+    /// users amdgpu sets it for all memory of the system on all chips, and on GC 9.4.3, 9.4.4 and
+    /// 9.5.0, discrete or APU, for all local memory, its own or a peer's, too
+    /// (`gmc_v9_0_get_coherence_flags`; the C amdkfd's `svm_range_get_pte_flags`). On 9.4.2 its own
+    /// local memory has it only with `connected_to_cpu`, which the model is not.
+    ///
+    /// VMID 0 says nothing: the GART's entries have it if the CPU's mapping is `ttm_cached`
+    /// (`amdgpu_ttm_tt_pde_flags`), and memory of kernel queues is not (`CPU_GTT_USWC`).
+    pub fn lacks_snooping(&self, generation: Generation, vmid: u8) -> Option<&'static str> {
+        if self.snooped || vmid == 0 {
+            return None;
+        }
+        match (self.at.memory, generation) {
+            (Memory::System, _) => Some("system page without SNOOPED"),
+            (Memory::Vram, Generation::Mi300) => Some("local page without SNOOPED"),
+            (Memory::Vram, Generation::Mi200) => None,
+        }
+    }
+
     /// Whether the page allows it.
     pub const fn permits(&self, access: Access) -> bool {
         match access {
@@ -100,6 +132,7 @@ pub struct Gmc {
     reach: Reach,
     /// What the hubs keep, in hostile mode.
     kept: Option<Kept>,
+    limited: Limited,
 }
 
 /// What each XCC's hub and the multimedia hub keep.
@@ -174,6 +207,7 @@ impl Gmc {
             generation: AtomicU64::new(GPUS.fetch_add(1, Ordering::Relaxed) << 40),
             reach,
             kept: hostile.map(|hostile| Kept::new(preset, hostile)),
+            limited: Limited::default(),
         }
     }
 
@@ -302,6 +336,7 @@ impl Gmc {
             readable: true,
             writable: true,
             executable: true,
+            snooped: true,
             mtype: Mtype::Uc,
         })
     }
@@ -431,6 +466,7 @@ impl Gmc {
             readable: entry.readable(),
             writable: entry.writable(),
             executable: entry.executable(),
+            snooped: entry.snooped(),
             mtype: entry.mtype(),
         })
     }
@@ -438,7 +474,11 @@ impl Gmc {
     /// Tells the driver of a fault that is final: status registers and an interrupt.
     /// `pasid`: whose it was, if the reporter knows better than the interrupt handler's table.
     pub fn report(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
-        tracing::warn!(target: "gmc", "page fault: {fault} ({})", self.path(chip, fault));
+        let whose = fault.hub.number() << 8 | u32::from(fault.vmid);
+        if let Some(times) = self.limited.next("page fault", whose) {
+            let path = self.path(chip, fault);
+            tracing::warn!(target: "gmc", times, "page fault: {fault} ({path})");
+        }
         if let Some(hub) = self.hub(fault.hub) {
             hub.latch_fault(fault);
         }

@@ -8,6 +8,7 @@
 
 pub mod caches;
 pub mod hdp;
+pub mod leftovers;
 mod lines;
 #[cfg(test)]
 mod on_gpu;

@@ -14,6 +14,7 @@
 //!   files the driver loads
 //! - [`inject`]: faults from a script; [`hostile`]: what else hardware may do; [`hive`]: GPUs that
 //!   xGMI connects
+//! - [`limited`]: warnings that cannot fill a disk
 //! - [`engine`]: what works on its own and the thread it runs on
 //! - [`processor`]: what a processor needs that fetches packets from rings; [`cp`], [`sdma`]: those
 //!   that do, the command processor and the copy engines; [`device`]: their place in the GPU
@@ -39,6 +40,7 @@ pub mod hostile;
 pub mod ih;
 pub mod inject;
 pub mod layout;
+pub mod limited;
 pub mod memory;
 pub mod mi200;
 pub mod misc;

@@ -103,8 +103,9 @@ impl Machine<'_> {
                 return Flow::Jump(to);
             }
             s_rfe_b64 => {
-                self.wave.status &= !status::PRIV;
+                // TTMPs, mostly.
                 self.wave.pc = self.scalar64(src) & PC;
+                self.wave.status &= !status::PRIV;
                 // A context save that was asked for meanwhile comes now.
                 if self.wave.trapsts & trapsts::SAVECTX != 0 {
                     self.wave.except_here(0);

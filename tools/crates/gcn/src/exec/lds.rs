@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! DS: the local data share, lane permutations, and requests to global wave sync.
-//! LDS accesses out of bounds read 0 and write nothing.
+//! LDS accesses out of bounds read 0 and write nothing. Address and offset are added in 32 bits,
+//! and the sum wraps: LLVM counts on it from Sea Islands on (`GCNSubtarget::hasUsableDSOffset`),
+//! and folds what it adds to an index that may be negative into the offset.
 
 use super::valu::merge;
 use super::{atomic, unsupported, Done, Machine, Stop};
@@ -114,7 +116,8 @@ impl Machine<'_> {
     }
 
     fn ds_address(&self, ds: &DsInst, lane: usize) -> u64 {
-        u64::from(self.wave.vgpr[usize::from(ds.addr)][lane]) + u64::from(ds.offset())
+        let base = self.wave.vgpr[usize::from(ds.addr)][lane];
+        base.wrapping_add(ds.offset()).into()
     }
 
     /// Register `index` of a data operand.
@@ -147,9 +150,9 @@ impl Machine<'_> {
         let exec = self.wave.exec();
         let mut result = [[0; LANES]; DWORDS];
         let addresses = &self.wave.vgpr[usize::from(ds.addr)];
-        let offset = ds.offset() as usize;
+        let offset = ds.offset();
         for lane in lanes(exec) {
-            let address = addresses[lane] as usize + offset;
+            let address = addresses[lane].wrapping_add(offset) as usize;
             let bytes = self
                 .lds
                 .get(address..)
@@ -211,12 +214,12 @@ impl Machine<'_> {
     }
 
     /// Both addresses of the two-address forms, whose offsets count units.
-    fn two_addresses(&self, ds: &DsInst, lane: usize, unit: u64) -> [u64; 2] {
-        let base = u64::from(self.wave.vgpr[usize::from(ds.addr)][lane]);
-        [ds.offset0, ds.offset1].map(|offset| base + u64::from(offset) * unit)
+    fn two_addresses(&self, ds: &DsInst, lane: usize, unit: u32) -> [u64; 2] {
+        let base = self.wave.vgpr[usize::from(ds.addr)][lane];
+        [ds.offset0, ds.offset1].map(|offset| base.wrapping_add(u32::from(offset) * unit).into())
     }
 
-    fn lds_read2(&mut self, ds: &DsInst, dwords: usize, unit: u64) -> Done {
+    fn lds_read2(&mut self, ds: &DsInst, dwords: usize, unit: u32) -> Done {
         let exec = self.wave.exec();
         let mut result = [[0; LANES]; 4];
         for lane in lanes(exec) {
@@ -234,7 +237,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn lds_write2(&mut self, ds: &DsInst, dwords: usize, unit: u64) -> Done {
+    fn lds_write2(&mut self, ds: &DsInst, dwords: usize, unit: u32) -> Done {
         for lane in lanes(self.wave.exec()) {
             let addresses = self.two_addresses(ds, lane, unit);
             for (address, data) in addresses.into_iter().zip([ds.data0, ds.data1]) {
@@ -247,7 +250,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn lds_exchange2(&mut self, ds: &DsInst, dwords: usize, unit: u64) -> Done {
+    fn lds_exchange2(&mut self, ds: &DsInst, dwords: usize, unit: u32) -> Done {
         let exec = self.wave.exec();
         let mut result = [[0; LANES]; 4];
         for lane in lanes(exec) {
@@ -293,6 +296,7 @@ impl Machine<'_> {
     /// DS compares with data0 and stores data1, unlike memory's atomics.
     fn lds_atomic32(&mut self, ds: &DsInst, op: AtomicOp) -> Done {
         let exec = self.wave.exec();
+        let fp = atomic::in_lds(self.wave.mode);
         let mut result = [0; LANES];
         for lane in lanes(exec) {
             let address = self.ds_address(ds, lane);
@@ -302,7 +306,7 @@ impl Machine<'_> {
                 self.data(ds.data0, 0, lane),
                 self.data(ds.data1, 0, lane),
             );
-            let new = atomic::apply32(op, old, data, second);
+            let new = atomic::apply32(op, fp, old, data, second);
             self.lds_store(address, &new.to_le_bytes());
             result[lane] = old;
         }

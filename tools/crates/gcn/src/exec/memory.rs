@@ -468,6 +468,7 @@ impl Machine<'_> {
         let second = usize::from(dwords);
         let mut refused = Ok(());
         let mut left = exec;
+        let exceeds = atomic::exceeds_pcie(op, self.target, mem.sc1);
         for lane in lanes(exec) {
             let dword = |index| u64::from(self.data(mem.data, index, lane));
             let operand = |index| dword(index) | if wide { dword(index + 1) << 32 } else { 0 };
@@ -476,7 +477,18 @@ impl Machine<'_> {
             } else {
                 0
             };
-            match self.atomic_lane(places.of(lane), lane, wide, op, [operand(0), compared]) {
+            let operands = [operand(0), compared];
+            let place = places.of(lane);
+            let is_done = match place {
+                Place::Memory(address) if exceeds => self.memory.goes_beyond_pcie(address),
+                _ => Ok(true),
+            };
+            let old = match is_done {
+                Ok(true) => self.atomic_lane(place, lane, wide, op, operands),
+                Ok(false) => Ok(0),
+                Err(fault) => Err(fault),
+            };
+            match old {
                 Ok(old) => {
                     result[0][lane] = old as u32;
                     result[1][lane] = (old >> 32) as u32;
@@ -503,7 +515,8 @@ impl Machine<'_> {
         op: AtomicOp,
         [data, second]: [u64; 2],
     ) -> Result<u64, Fault> {
-        let mut narrow_update = |old: u32| atomic::apply32(op, old, data as u32, second as u32);
+        let fp = atomic::in_memory(self.target);
+        let mut narrow_update = |old: u32| atomic::apply32(op, fp, old, data as u32, second as u32);
         let mut wide_update = |old: u64| atomic::apply64(op, old, data, second);
         let address = match place {
             Place::Memory(address) => address,

@@ -196,7 +196,7 @@ impl Machine<'_> {
 
     pub(super) fn sopk(&mut self, inst: &Inst, op: Sopk, dst: u8, imm: u16, literal: u32) -> Flow {
         use Sopk::*;
-        let old = self.wave.scalar[usize::from(dst & 0x7f)];
+        let old = self.scalar32(Src::Scalar(dst));
         let (signed, extended) = (old as i32, i32::from(imm as i16));
         let unsigned = u32::from(imm);
         match op {

@@ -4,6 +4,7 @@
 //! GLC.
 
 use super::{atomic, unsupported, Done, Machine};
+use crate::float::Fp;
 use crate::inst::{Inst, SmemInst};
 use crate::memory::{Access, Fault};
 use crate::op::{AtomicOp, Ty};
@@ -62,7 +63,7 @@ impl Machine<'_> {
             Some(address) => self
                 .memory
                 .update32(address, &mut |old| {
-                    atomic::apply32(op, old, first as u32, second as u32)
+                    atomic::apply32(op, Fp::PLAIN, old, first as u32, second as u32)
                 })?
                 .into(),
         };
@@ -77,18 +78,15 @@ impl Machine<'_> {
 
     /// None: beyond the buffer's end; nothing happens there, and the old value reads 0.
     fn scalar_atomic_address(&self, smem: &SmemInst, size: u64) -> Option<u64> {
-        let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
-        let offset = register.wrapping_add_signed(smem.offset.into());
         if smem.op.types()[1] != Ty::B128 {
-            let base = self.wave.scalar64(usize::from(smem.base & 0x7e));
-            return Some(base.wrapping_add(offset) & !3);
+            return Some(self.smem_address(smem, 1));
         }
+        let offset = self.smem_offset(smem, 1);
         let base = usize::from(smem.base & 0x7c);
         let low = self.wave.scalar64(base);
         let stride = (low >> 48 & 0x3fff).max(1);
         let end = u64::from(self.wave.scalar[base + 2]) * stride;
-        let offset = offset & !3;
         offset.checked_add(size).filter(|last| *last <= end)?;
-        Some((low & 0xffff_ffff_ffff).wrapping_add(offset))
+        Some((low & 0xffff_ffff_fffc).wrapping_add(offset))
     }
 }

@@ -2,7 +2,7 @@
 //! Scalar memory: loads and stores of whole dwords, cache control, clocks.
 
 use super::{Done, Machine};
-use crate::inst::{Inst, SmemInst};
+use crate::inst::{Inst, SmemInst, Src};
 use crate::memory::CacheControl;
 use crate::op::Smem;
 
@@ -58,13 +58,17 @@ impl Machine<'_> {
         }
     }
 
-    /// Base + offsets; the register offset counts `unit` bytes.
-    fn smem_address(&self, smem: &SmemInst, unit: u64) -> u64 {
+    /// Base + offsets; the register offset counts `unit` bytes. By the ISA guide the two lowest
+    /// bits of each of them are ignored, not those of the sum.
+    pub(super) fn smem_address(&self, smem: &SmemInst, unit: u64) -> u64 {
+        let base = self.wave.scalar64(usize::from(smem.base & 0x7e)) & !3;
+        base.wrapping_add(self.smem_offset(smem, unit))
+    }
+
+    /// The offsets of register and instruction, each without its two lowest bits.
+    pub(super) fn smem_offset(&self, smem: &SmemInst, unit: u64) -> u64 {
         let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
-        let base = self.wave.scalar64(usize::from(smem.base & 0x7e));
-        base.wrapping_add(register * unit)
-            .wrapping_add_signed(smem.offset.into())
-            & !3
+        ((register * unit) & !3).wrapping_add_signed((smem.offset & !3).into())
     }
 
     fn scalar_load(&mut self, smem: &SmemInst, address: u64, dwords: usize) -> Done {
@@ -81,8 +85,8 @@ impl Machine<'_> {
     fn scalar_store(&mut self, data: u8, address: u64, dwords: usize) -> Done {
         let mut bytes = [0; 16];
         for (index, dword) in bytes.chunks_exact_mut(4).enumerate().take(dwords) {
-            let register = usize::from(data.wrapping_add(index as u8) & 0x7f);
-            dword.copy_from_slice(&self.wave.scalar[register].to_le_bytes());
+            let value = self.scalar32(Src::Scalar(data.wrapping_add(index as u8)));
+            dword.copy_from_slice(&value.to_le_bytes());
         }
         Ok(self.memory.write_scalar(address, &bytes[..4 * dwords])?)
     }
@@ -92,15 +96,14 @@ impl Machine<'_> {
     fn buffer_dword(&self, smem: &SmemInst, index: u64) -> Option<u64> {
         let base = usize::from(smem.base & 0x7c);
         let low = self.wave.scalar64(base);
-        let (address, stride) = (low & 0xffff_ffff_ffff, low >> 48 & 0x3fff);
+        let (address, stride) = (low & 0xffff_ffff_fffc, low >> 48 & 0x3fff);
         let records = u64::from(self.wave.scalar[base + 2]);
         let size = if stride == 0 {
             records
         } else {
             records * stride
         };
-        let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
-        let offset = register.wrapping_add_signed(smem.offset.into()) & !3;
+        let offset = self.smem_offset(smem, 1);
         let at = offset.checked_add(4 * index)?;
         at.checked_add(4).filter(|end| *end <= size)?;
         address.checked_add(at)
@@ -129,10 +132,9 @@ impl Machine<'_> {
     /// A store through a buffer descriptor: dwords beyond the buffer's end are dropped.
     fn buffer_store(&mut self, smem: &SmemInst, dwords: usize) -> Done {
         for index in 0..dwords {
-            let register = usize::from(smem.data.wrapping_add(index as u8) & 0x7f);
+            let value = self.scalar32(Src::Scalar(smem.data.wrapping_add(index as u8)));
             if let Some(address) = self.buffer_dword(smem, index as u64) {
-                let value = self.wave.scalar[register].to_le_bytes();
-                self.memory.write_scalar(address, &value)?;
+                self.memory.write_scalar(address, &value.to_le_bytes())?;
             }
         }
         Ok(())

@@ -19,7 +19,11 @@ pub struct Bench {
 impl Bench {
     /// One wave of 32 + 16 registers.
     pub fn new(text: &str) -> Bench {
-        let toolchain = Toolchain::new();
+        Self::of(&Toolchain::new(), text)
+    }
+
+    /// The same, of what this toolchain assembles.
+    pub fn of(toolchain: &Toolchain, text: &str) -> Bench {
         let mut ram = Ram::new(1 << 20);
         let entry = ram.place(&toolchain.assemble(text));
         let data = ram.allocate(4096);

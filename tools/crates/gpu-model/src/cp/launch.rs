@@ -21,7 +21,9 @@ use super::crew::Crew;
 use super::debug::Control;
 use super::layout::{sh_mem_alignment_mode, sh_mem_config};
 use super::queue::Queue;
+use crate::limited::warn_limited;
 use place::Places;
+
 pub use settle::{message_of, settle, Turn, MSG_SAVEWAVE};
 pub use shape::{Shape, Share};
 
@@ -161,11 +163,16 @@ impl Launch {
         let cores = queue.shared.bus.cores();
         order.dispatch.lds_bytes = lds.next_multiple_of(cores.target.lds_granule());
         let places = Places::new(cores, order.cu_masks, &order.dispatch).unwrap_or_else(|| {
-            queue
-                .shared
-                .stats
-                .count("CU mask that leaves an XCC nothing");
-            tracing::warn!(slot = ?queue.slot, masks = ?order.cu_masks, "CU mask ignored");
+            let (stats, slot) = (&queue.shared.stats, queue.slot);
+            stats.count("CU mask that leaves an XCC nothing");
+            let masks = order.cu_masks;
+            warn_limited!(
+                stats.limited,
+                slot.number(),
+                ?slot,
+                ?masks,
+                "CU mask ignored"
+            );
             Places::one(cores.target, &order.dispatch)
         });
         let waves = order.dispatch.waves().max(1);
@@ -352,13 +359,14 @@ impl Run<'_> {
         }
     }
 
-    fn put_back(&self, live: Live, turn: Turn) {
+    fn put_back(&self, mut live: Live, turn: Turn) {
         let mut board = self.board();
         if !matches!(turn, Turn::Halted | Turn::Waits) {
             (board.halted, board.waiting) = (0, 0);
         }
         match turn {
             Turn::Done => {
+                self.queue.leave(live.unit, &mut live.group);
                 tracing::trace!(target: "wave", "{:?} ends {} {}", self.queue.slot, live.unit,
                     live.slot);
                 return board.free.push_back(live.slot);
@@ -420,6 +428,7 @@ impl Run<'_> {
         let waves = group.waves.len();
         queue.shared.stats.work("waves launched", waves as u64);
         let unit = self.places.unit(slot);
+        queue.find_left(unit, &mut group);
         tracing::trace!(target: "wave", "{:?} starts {unit} {slot} {id:?} {waves}", queue.slot);
         Live {
             group,

@@ -31,6 +31,7 @@ layouts! {
         Struct(ALDEBARAN, "pm4_mes_map_process_aldebaran")] after 1 {
         PASID = 0: 0, 16;
         SINGLE_MEMOPS = 0: 16, 1;
+        EXEC_CLEANER_SHADER = 0: 17, 1;
         VM_CONTEXT_PAGE_TABLE_BASE_ADDR_LO32 = 1: 0, 32;
         SH_MEM_BASES = 3: 0, 32;
         SH_MEM_CONFIG = 4: 0, 32;

@@ -17,6 +17,7 @@ use super::layout::{
 use super::packet::{self, Header, Run};
 use super::queue::{Body, Ib, Kind, Queue};
 use crate::engine::Progress;
+use crate::limited::warn_limited;
 use crate::nbio::GPU_HDP_FLUSH_REQ;
 use crate::processor::bus::{Fault, Space, View};
 
@@ -90,8 +91,17 @@ impl Cx<'_> {
         if self.source.privileged || is_open_register(offset) {
             self.queue.shared.reg_write(self.queue.slot, offset, value);
         } else {
-            self.queue.shared.stats.count("CP_PRIV_REG_FAULT");
-            tracing::warn!(slot = ?self.queue.slot, offset, value, "register write refused");
+            let (stats, slot) = (&self.queue.shared.stats, self.queue.slot);
+            stats.count("CP_PRIV_REG_FAULT");
+            let whose = slot.number();
+            warn_limited!(
+                stats.limited,
+                whose,
+                ?slot,
+                offset,
+                value,
+                "register write refused"
+            );
             self.queue
                 .shared
                 .raise_error(self.queue, super::SOURCE_PRIV_REG, 0);
@@ -298,7 +308,8 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
         return Ok(bad_opcode(&cx, header));
     };
     if !packet.fits(body) {
-        tracing::warn!(slot = ?cx.queue.slot, header, "packet too short");
+        let (limited, slot) = (&cx.queue.shared.stats.limited, cx.queue.slot);
+        warn_limited!(limited, slot.number(), ?slot, header, "packet too short");
         return Ok(bad_opcode(&cx, header));
     }
     match packet.run {
@@ -345,14 +356,13 @@ fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
     } else {
         None
     };
+    let (stats, slot) = (&cx.queue.shared.stats, cx.queue.slot);
+    let (limited, whose) = (&stats.limited, slot.number());
     match known {
-        Some(name) => tracing::warn!(slot = ?cx.queue.slot, name, "PM4 packet not modelled"),
-        None => tracing::warn!(slot = ?cx.queue.slot, header, "illegal PM4 packet"),
+        Some(name) => warn_limited!(limited, whose, ?slot, name, "PM4 packet not modelled"),
+        None => warn_limited!(limited, whose, ?slot, header, "illegal PM4 packet"),
     }
-    cx.queue
-        .shared
-        .stats
-        .count(known.unwrap_or("illegal PM4 opcode"));
+    stats.count(known.unwrap_or("illegal PM4 opcode"));
     if known.is_some() {
         return Flow::Next;
     }
@@ -427,10 +437,12 @@ fn set_registers(cx: &Cx<'_>, first: u32, body: &[u32]) -> Flow {
     Flow::Next
 }
 
-/// RUN_CLEANER_SHADER clears LDS and registers: the model's waves find theirs cleared. Of the
-/// kernel's rings and the scheduling queues.
+/// RUN_CLEANER_SHADER clears LDS and registers, which only in hostile mode are not clear anyway. Of
+/// the kernel's rings and the scheduling queues.
 pub fn run_cleaner_shader(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
     Ok(if cx.source.privileged || cx.schedules() {
+        let queue = cx.queue;
+        queue.shared.leftovers.clean(queue.slot.xcc, None);
         Flow::Next
     } else {
         refuse(cx, "RUN_CLEANER_SHADER")
@@ -441,7 +453,14 @@ pub fn run_cleaner_shader(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
 fn refuse(cx: &Cx<'_>, name: &str) -> Flow {
     let shared = &cx.queue.shared;
     shared.stats.count("scheduler packet outside KIQ and HIQ");
-    tracing::warn!(slot = ?cx.queue.slot, name, "scheduler packet refused");
+    let slot = cx.queue.slot;
+    warn_limited!(
+        shared.stats.limited,
+        slot.number(),
+        ?slot,
+        name,
+        "scheduler packet refused"
+    );
     shared.raise_error(cx.queue, super::SOURCE_BAD_OPCODE, 0);
     Flow::Next
 }

@@ -24,6 +24,7 @@ use crate::hostile::caches::Client;
 use crate::hostile::wave::WaveView;
 use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
+use crate::limited::warn_limited;
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
 use crate::processor::runner::{Job, Task};
 use crate::processor::{in_page, lock};
@@ -45,6 +46,11 @@ impl SlotId {
     /// RING_ID in interrupt entries.
     pub const fn ring_id(self) -> u8 {
         self.queue << 4 | self.me << 2 | self.pipe
+    }
+
+    /// One number for it.
+    pub const fn number(self) -> u32 {
+        u32::from_be_bytes([self.xcc, self.me, self.pipe, self.queue])
     }
 }
 
@@ -399,6 +405,22 @@ impl Queue {
         run(&mut WaveView::new(self.view(), caches, client))
     }
 
+    /// A work-group begins on a compute unit. In hostile mode it finds what the last one has left.
+    pub fn find_left(&self, unit: u16, group: &mut gcn::Workgroup) {
+        if let Some(hostile) = self.shared.bus.hostile() {
+            let place = (self.slot.xcc, unit);
+            self.shared.leftovers.find(place, group, hostile);
+        }
+    }
+
+    /// It has ended.
+    pub fn leave(&self, unit: u16, group: &mut gcn::Workgroup) {
+        if self.shared.bus.hostile().is_some() {
+            let place = (self.slot.xcc, unit);
+            self.shared.leftovers.keep(place, self.process.pasid, group);
+        }
+    }
+
     /// The kernel's memory of its XCC: where MQDs are.
     pub fn kernel_view(&self) -> View<'_> {
         self.shared.kernel_view(self.slot.xcc)
@@ -495,7 +517,8 @@ impl Queue {
 
     /// The queue met memory that refused: report it and hang, as the hardware's CP does.
     pub fn fault(&self, body: &mut Body, fault: Fault) {
-        tracing::warn!(slot = ?self.slot, space = ?self.space, %fault, "queue stopped");
+        let (limited, slot, space) = (&self.shared.stats.limited, self.slot, self.space);
+        warn_limited!(limited, slot.number(), ?slot, ?space, %fault, "queue stopped");
         let (bus, pasid) = (&self.shared.bus, self.process.pasid);
         bus.fault(self.space, pasid, fault, OnFault::Ends);
         body.flight.hung.get_or_insert_with(|| fault.to_string());

@@ -131,6 +131,7 @@ impl Bank {
             tba: wide(traps[0], traps[1] & 0xff) << 8,
             tma: wide(traps[2], traps[3] & 0xff) << 8,
             gws: 0,
+            cleans: false,
             debug: DebugWords {
                 spi,
                 watches: [0; 4],

@@ -5,6 +5,7 @@ use super::*;
 use crate::gmc::pte::Entry;
 use crate::hostile::caches::Client;
 use crate::hostile::wave::WaveView;
+use crate::preset::Generation;
 use crate::processor::bus::View;
 use crate::rig::Rig;
 
@@ -21,6 +22,11 @@ const SPACE: Space = Space {
     vmid: 8,
 };
 
+fn bus_of(chip: Arc<Chip>) -> GpuBus {
+    let stats = Arc::default();
+    GpuBus { chip, stats }
+}
+
 /// What becomes of a read whose page leads to `at` by the time that the fault is looked at.
 fn late(control: u32, at: u64) -> (Verdict, u32) {
     let rig = Rig::new();
@@ -29,7 +35,7 @@ fn late(control: u32, at: u64) -> (Verdict, u32) {
     rig.write(END + 1, 0xf);
     let chip = rig.model.shared_chip();
     chip.bind_vmid(0, 8, 33, 0x10_0000 | Entry::VALID);
-    let access = Entry::VALID | Entry::READABLE;
+    let access = Entry::VALID | Entry::READABLE | Entry::SNOOPED;
     let vram = rig.vram();
     vram.write_u64(0x10_0000, 0x20_0000 | Entry::VALID).unwrap();
     vram.write_u64(0x20_0000, at | Entry::LEAF | access)
@@ -38,7 +44,7 @@ fn late(control: u32, at: u64) -> (Verdict, u32) {
         address: 0x1000,
         access: Access::Read,
     };
-    let verdict = GpuBus { chip }.fault(SPACE, 33, fault, OnFault::Repeats);
+    let verdict = bus_of(chip).fault(SPACE, 33, fault, OnFault::Repeats);
     (verdict, rig.read(VM_L2_PROTECTION_FAULT_STATUS) & 0xfe)
 }
 
@@ -52,10 +58,11 @@ fn unseen(mtype: u64, after: impl Fn(&Rig)) -> usize {
         let access = Entry::VALID | Entry::READABLE | Entry::WRITEABLE | Entry::LEAF;
         let vram = rig.vram();
         vram.write_u64(0x10_0000, 0x20_0000 | Entry::VALID).unwrap();
-        vram.write_u64(0x20_0000, access | mtype << 57).unwrap();
+        vram.write_u64(0x20_0000, access | Entry::SNOOPED | mtype << 57)
+            .unwrap();
         let chip = rig.model.shared_chip();
         chip.bind_vmid(0, 8, 33, 0x10_0000 | Entry::VALID);
-        let bus = GpuBus { chip: chip.clone() };
+        let bus = bus_of(chip.clone());
         let view = View {
             bus: &bus,
             space: SPACE,
@@ -80,6 +87,86 @@ fn the_page_table_says_which_stores_stay_in_the_l2() {
     assert_eq!((unseen(2, |_| ()), unseen(3, |_| ())), (0, 0));
 }
 
+/// A GPU on which the first GiB of a VMID is a page with these bits in its entry.
+fn mapped(rig: &Rig, vmid: u8, bits: u64) -> (GpuBus, Space) {
+    let (context, end) = (u64::from(vmid), END - 16 + 2 * u64::from(vmid));
+    rig.write(CNTL - 8 + context, FOUR_LEVELS);
+    rig.write(end, u32::MAX);
+    rig.write(end + 1, 0xf);
+    let chip = rig.model.shared_chip();
+    let vram = rig.vram();
+    vram.write_u64(0x10_0000, 0x20_0000 | Entry::VALID).unwrap();
+    let access = Entry::VALID | Entry::READABLE | Entry::LEAF;
+    vram.write_u64(0x20_0000, access | bits).unwrap();
+    let base = 0x10_0000 | Entry::VALID;
+    chip.gmc.set_page_table(Hub::Gc(0), vmid, base);
+    (bus_of(chip), Space { vmid, ..SPACE })
+}
+
+/// What is counted of 100 looks at a page with these bits in its entry, and of a long read.
+fn counted(vmid: u8, bits: u64) -> Vec<(&'static str, u64)> {
+    let rig = Rig::new();
+    let (bus, space) = mapped(&rig, vmid, bits);
+    for _ in 0..100 {
+        bus.place(space, 0x40_1000, Access::Read).unwrap();
+    }
+    // A look that the page refuses counts no mistake.
+    assert!(bus.place(space, 0x40_2000, Access::Write).is_err());
+    if bits & Entry::SYSTEM == 0 {
+        bus.read(space, 0x40_0000, &mut [0; 8192]).unwrap();
+    }
+    bus.stats.all()
+}
+
+#[test]
+fn pages_of_users_that_are_not_snooped_count_as_mistakes() {
+    let snooped = Entry::SNOOPED;
+    assert_eq!(
+        counted(8, Entry::SYSTEM),
+        [("system page without SNOOPED", 1)]
+    );
+    assert_eq!(counted(8, 0), [("local page without SNOOPED", 2)]);
+    for (vmid, bits) in [
+        (8, Entry::SYSTEM | snooped),
+        (8, snooped),
+        (0, Entry::SYSTEM),
+    ] {
+        assert_eq!(counted(vmid, bits), [], "VMID {vmid}, {bits:#x}");
+    }
+}
+
+#[test]
+fn atomics_that_pcie_has_not_count_and_hostile_mode_drops_them() {
+    let uncached = Entry::SNOOPED | Entry::WRITEABLE | 3 << 57;
+    for (rig, is_done) in [(Rig::new(), true), (Rig::hostile(1), false)] {
+        let (bus, space) = mapped(&rig, 8, Entry::SYSTEM | uncached);
+        assert_eq!(bus.goes_beyond_pcie(space, 0x40_1000), Ok(is_done));
+        assert_eq!(bus.stats.all(), [("atomic operation that PCIe has not", 1)]);
+        // Local memory, and what an L2 caches.
+        for bits in [uncached, uncached ^ Entry::SYSTEM ^ 1 << 57] {
+            let (bus, space) = mapped(&rig, 9, bits);
+            assert_eq!(bus.goes_beyond_pcie(space, 0x40_1000), Ok(true));
+            assert_eq!(bus.stats.all(), []);
+        }
+    }
+}
+
+#[test]
+fn mi200_does_not_snoop_its_own_memory() {
+    let page = |memory| Translation {
+        at: Physical { memory, address: 0 },
+        length: 0x1000,
+        readable: true,
+        writable: true,
+        executable: true,
+        snooped: false,
+        mtype: Mtype::Rw,
+    };
+    let lacks = |memory| page(memory).lacks_snooping(Generation::Mi200, 8);
+    assert_eq!(lacks(Memory::Vram), None);
+    assert_eq!(lacks(Memory::System), Some("system page without SNOOPED"));
+}
+
 #[test]
 fn a_flush_of_the_graphics_hub_writes_the_l2_back() {
     // VM_INVALIDATE_ENG17_REQ of GC and of MMHUB (gc_9_4_3_offset.h, mmhub_1_8_0_offset.h):
@@ -100,9 +187,7 @@ fn the_driver_says_which_doorbells_are_the_copy_engines() {
         let (segment, offsets) = registers;
         let base = preset.base(ip::NBIF, 0, segment);
         let rig = Rig::of(preset);
-        let bus = GpuBus {
-            chip: rig.model.shared_chip(),
-        };
+        let bus = bus_of(rig.model.shared_chip());
         assert_eq!(bus.sdma_doorbells(1), None);
         rig.write(u64::from(base + offsets[1]), set);
         assert_eq!(bus.sdma_doorbells(1), Some(0x214..0x228));

@@ -76,6 +76,7 @@ mod tests {
             readable: true,
             writable: true,
             executable: true,
+            snooped: true,
             mtype: crate::gmc::pte::Mtype::Rw,
         })
     }

@@ -28,6 +28,8 @@ impl Entry {
     pub const VALID: u64 = 1 << 0;
     /// `AMDGPU_PTE_SYSTEM`: a bus address, not local memory.
     pub const SYSTEM: u64 = 1 << 1;
+    /// `AMDGPU_PTE_SNOOPED`: coherent with caches on the way there, the CPUs' for example.
+    pub const SNOOPED: u64 = 1 << 2;
     /// `AMDGPU_PTE_EXECUTABLE`.
     pub const EXECUTABLE: u64 = 1 << 4;
     /// `AMDGPU_PTE_READABLE`.
@@ -62,6 +64,10 @@ impl Entry {
 
     pub fn executable(self) -> bool {
         self.has(Self::EXECUTABLE)
+    }
+
+    pub fn snooped(self) -> bool {
+        self.has(Self::SNOOPED)
     }
 
     pub fn is_leaf(self) -> bool {

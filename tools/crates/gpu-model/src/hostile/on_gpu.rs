@@ -22,6 +22,8 @@ const ROOT: u64 = 0x10_0000;
 const TABLE: u64 = 0x20_0000;
 const RWX: u64 = Entry::VALID | Entry::READABLE | Entry::WRITEABLE | Entry::LEAF;
 
+const SYSTEM: u64 = Entry::SYSTEM | Entry::SNOOPED | RWX;
+
 /// A process in VMID 8.
 fn process(rig: &Rig) {
     rig.write(CNTL, FOUR_LEVELS);
@@ -44,9 +46,7 @@ fn stale(rig: Rig, after: impl Fn(&Rig)) -> usize {
     };
     let is_stale = |n: &u64| {
         let place = n << 30;
-        rig.vram()
-            .write_u64(TABLE, place | Entry::SYSTEM | RWX)
-            .unwrap();
+        rig.vram().write_u64(TABLE, place | SYSTEM).unwrap();
         after(&rig);
         look(&rig) != place
     };
@@ -100,8 +100,7 @@ fn pages_that_come_need_no_flush() {
     vram.write_u64(TABLE, RWX & !Entry::WRITEABLE).unwrap();
     rig.chip().gmc.changed();
     assert!(read().is_err(), "not writable");
-    vram.write_u64(TABLE, RWX | Entry::SYSTEM | 1 << 30)
-        .unwrap();
+    vram.write_u64(TABLE, SYSTEM | 1 << 30).unwrap();
     assert_eq!(read(), Ok(1 << 30), "a refusal is looked at again");
 }
 

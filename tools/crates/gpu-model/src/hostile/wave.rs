@@ -113,6 +113,10 @@ impl gcn::Memory for WaveView<'_> {
         self.atomic(address, || bus.update64(space, address, update))
     }
 
+    fn goes_beyond_pcie(&mut self, address: u64) -> Result<bool, Fault> {
+        self.view.bus.goes_beyond_pcie(self.view.space, address)
+    }
+
     fn realtime(&mut self) -> u64 {
         self.view.bus.realtime()
     }

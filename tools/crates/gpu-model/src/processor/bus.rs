@@ -41,6 +41,8 @@ pub struct Binding {
     pub tma: u64,
     /// Global wave sync counters that it has.
     pub gws: u8,
+    /// The cleaner shader runs before its waves do, if another process was there.
+    pub cleans: bool,
     /// What its debugger asks for.
     pub debug: DebugWords,
 }
@@ -139,6 +141,11 @@ pub trait Bus: Send + Sync {
         address: u64,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
+
+    /// Whether memory at `address` does an atomic operation that PCIe has not.
+    fn goes_beyond_pcie(&self, _space: Space, _address: u64) -> Result<bool, Fault> {
+        Ok(true)
+    }
 
     /// Reads a register as XCC `xcc` sees it: `offset` in dwords, an XCC's own registers at XCC 0's
     /// place.
@@ -309,6 +316,10 @@ impl gcn::Memory for View<'_> {
 
     fn update64(&mut self, address: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
         self.bus.update64(self.space, address, update)
+    }
+
+    fn goes_beyond_pcie(&mut self, address: u64) -> Result<bool, Fault> {
+        self.bus.goes_beyond_pcie(self.space, address)
     }
 
     fn realtime(&mut self) -> u64 {

@@ -5,9 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use crate::limited::Limited;
+
 /// Counts by name.
 #[derive(Debug, Default)]
 pub struct Stats {
+    /// Warnings of what is counted.
+    pub limited: Limited,
     lacking: Mutex<BTreeMap<&'static str, u64>>,
     done: Mutex<BTreeMap<&'static str, u64>>,
 }

@@ -10,6 +10,7 @@ use super::layout::{
 use super::ring::{Ib, Ring};
 use crate::inject::rule::FenceKind;
 use crate::layout::Field;
+use crate::limited::warn_limited;
 use crate::nbio::GPU_HDP_FLUSH_REQ;
 use crate::processor::atomic::Atomic;
 use crate::processor::bus::{Bus, Fault, Space, View};
@@ -367,7 +368,7 @@ impl Cx<'_> {
                 let request = poll::ADDR_63_32.of(p) >> 2;
                 if !self.privileged && request != GPU_HDP_FLUSH_REQ {
                     self.stats.count("SDMA POLL_REGMEM by a user");
-                    tracing::warn!(request, "register write by a user's SDMA queue refused");
+                    self.refuse(request);
                     return Ok(Flow::Next);
                 }
                 self.bus.reg_write(0, request, reference);
@@ -392,7 +393,8 @@ impl Cx<'_> {
         Ok(match operation.execute(self.view())? {
             None => {
                 self.stats.count("SDMA ATOMIC_OP");
-                tracing::warn!(op = operation.op, "SDMA atomic not modelled");
+                let (op, whose) = (operation.op, self.space.vmid.into());
+                warn_limited!(self.stats.limited, whose, op, "SDMA atomic not modelled");
                 Flow::Next
             }
             Some(old) if atomic::LOOP.is_set(p) && old != operation.compare => Flow::Wait,
@@ -431,12 +433,22 @@ impl Cx<'_> {
         Ok(Flow::Next)
     }
 
+    fn refuse(&self, register: u32) {
+        let (limited, whose) = (&self.stats.limited, self.space.vmid.into());
+        warn_limited!(
+            limited,
+            whose,
+            register,
+            "register write by a user's SDMA queue refused"
+        );
+    }
+
     /// SRBM_WRITE: BYTE_EN 31:28, register in dwords, data.
     fn write_register(&self, p: &[u32]) -> Result<Flow, Fault> {
         let offset = srbm_write::ADDR.of(p);
         if !self.privileged || self.space.vmid != 0 {
             self.stats.count("SDMA SRBM_WRITE by a user");
-            tracing::warn!(offset, "register write by a user's SDMA queue refused");
+            self.refuse(offset);
             return Ok(Flow::Next);
         }
         let lanes = (0..4).filter(|lane| srbm_write::BYTE_EN.of(p) >> lane & 1 != 0);

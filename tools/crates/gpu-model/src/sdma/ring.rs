@@ -15,6 +15,7 @@ use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, CONTEXT, FIRST_RLC};
 use crate::engine::Progress;
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
+use crate::limited::warn_limited;
 use crate::processor::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::runner::Job;
@@ -496,7 +497,7 @@ impl Ring {
         let bus = &self.common.bus;
         let verdict = bus.fault(setup.space, setup.pasid, fault, OnFault::Repeats);
         if verdict == Verdict::Final {
-            tracing::warn!(engine = self.engine, ring = self.number, %fault, "SDMA ring stopped");
+            self.warn_stopped(fault);
             exec.flight.hung.get_or_insert_with(|| fault.to_string());
             return false;
         }
@@ -509,9 +510,18 @@ impl Ring {
         true
     }
 
+    fn warn_stopped(&self, fault: Fault) {
+        let (engine, ring) = (self.engine, self.number);
+        let (limited, whose) = (
+            &self.common.stats.limited,
+            u32::from(engine) << 8 | u32::from(ring),
+        );
+        warn_limited!(limited, whose, engine, ring, %fault, "SDMA ring stopped");
+    }
+
     /// Memory refused a pointer: the ring hangs.
     fn fault(&self, exec: &mut Exec, setup: &Setup, fault: Fault) {
-        tracing::warn!(engine = self.engine, ring = self.number, %fault, "SDMA ring stopped");
+        self.warn_stopped(fault);
         let bus = &self.common.bus;
         bus.fault(setup.space, setup.pasid, fault, OnFault::Ends);
         exec.flight.hung.get_or_insert_with(|| fault.to_string());

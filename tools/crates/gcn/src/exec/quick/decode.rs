@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Which instructions have quick forms: those without DPP, SDWA, output modifiers and operands that
-//! are neither registers nor constants.
+//! are neither registers nor constants. Nor trap temporaries, which only the trap handler has.
 
 use super::compare::Compare;
 use super::lanes::{Int, Single, Wide};
@@ -9,6 +9,7 @@ use super::matrix::Matrix;
 use super::memory::Access;
 use super::scalar::Scalar;
 use super::{Form, Lanes, Quick, Reg, Row, Signs};
+use crate::exec::is_trap_temporary;
 use crate::inst::{Body, Dst, Inst, Src, Valu, ValuOp};
 use crate::op::{Sopp, Vop1, Vop2, Vop3, Vop3p};
 
@@ -16,6 +17,7 @@ impl Quick {
     /// The quick form of an instruction, if it has one.
     pub(super) fn decode(&mut self, inst: &Inst) -> Option<Form> {
         match &inst.body {
+            _ if names_trap_temporaries(&inst.body) => None,
             Body::Valu(valu) if valu.flushes(inst.target) => None,
             Body::Valu(valu) => self.valu(valu),
             Body::Mem(mem) => Access::of(mem).map(Form::Memory),
@@ -176,6 +178,23 @@ impl Quick {
                 magnitude: 0,
             }),
         })
+    }
+}
+
+/// Whether it computes with trap temporaries, or into one.
+fn names_trap_temporaries(body: &Body) -> bool {
+    let is_one = |code: u8| is_trap_temporary(code & 0x7f);
+    let reads = |src: &Src| matches!(src, Src::Scalar(code) if is_one(*code));
+    match body {
+        Body::Valu(v) => {
+            let writes = matches!(v.dst, Dst::Scalar(code) if is_one(code));
+            writes || is_one(v.sdst) || v.src.iter().any(reads)
+        }
+        Body::Sop2 { dst, src, .. } => is_one(*dst) || src.iter().any(reads),
+        Body::Sop1 { dst, src, .. } => is_one(*dst) || reads(src),
+        Body::Sopc { src, .. } => src.iter().any(reads),
+        Body::Sopk { dst, .. } => is_one(*dst),
+        Body::Sopp { .. } | Body::Smem(_) | Body::Mem(_) | Body::Ds(_) => false,
     }
 }
 

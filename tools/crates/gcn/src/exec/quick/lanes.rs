@@ -341,6 +341,17 @@ pub(super) fn fused<L: Level>(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
+/// Zero of the same sign if it is subnormal.
+#[inline(always)]
+fn flushed(value: f32) -> f32 {
+    let bits = value.to_bits();
+    let kept = match bits & INFINITY {
+        0 => 1 << 31,
+        _ => u32::MAX,
+    };
+    f32::from_bits(bits & kept)
+}
+
 /// A key that sorts like the values, -0 before +0.
 #[inline(always)]
 fn order(bits: u32) -> i32 {
@@ -380,10 +391,10 @@ singles! {
         Two Vop2 v_fmamk_f32 |a, b, c| fused::<L>(a, b, c);
         Two Vop2 v_fmaak_f32 |a, b, c| fused::<L>(a, b, c);
         Three Vop3 v_fma_f32 |a, b, c| fused::<L>(a, b, c);
-        One Vop1 v_rcp_f32 |a, _b, _c| 1.0 / a;
-        One Vop1 v_rcp_iflag_f32 |a, _b, _c| 1.0 / a;
-        One Vop1 v_sqrt_f32 |a, _b, _c| a.sqrt();
-        One Vop1 v_rsq_f32 |a, _b, _c| (1.0 / f64::from(a).sqrt()) as f32;
+        One Vop1 v_rcp_f32 |a, _b, _c| flushed(1.0 / flushed(a));
+        One Vop1 v_rcp_iflag_f32 |a, _b, _c| flushed(1.0 / flushed(a));
+        One Vop1 v_sqrt_f32 |a, _b, _c| flushed(a).sqrt();
+        One Vop1 v_rsq_f32 |a, _b, _c| (1.0 / f64::from(flushed(a)).sqrt()) as f32;
         One Vop1 v_trunc_f32 |a, _b, _c| a.trunc();
         One Vop1 v_ceil_f32 |a, _b, _c| a.ceil();
         One Vop1 v_floor_f32 |a, _b, _c| a.floor();

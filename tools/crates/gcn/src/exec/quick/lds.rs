@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Quick forms of the LDS's reads and writes of whole dwords. If a lane's are not all inside, the
-//! reference does it.
+//! Quick forms of the LDS's reads and writes of whole dwords. If a lane's are not all inside, or
+//! its address and offset wrap around, the reference does it.
 
 use super::operands::{ends, put, spread};
 use super::{Aligned, Reg};

@@ -12,15 +12,16 @@ impl Machine<'_> {
     /// VOP2's: the destination accumulates.
     pub(super) fn dot_accumulate(&mut self, inst: &Inst, v: &Valu, op: Vop2) -> Done {
         use Vop2::*;
+        let clamp = v.mods.clamp;
         match op {
-            v_dot2c_f32_f16 => self.map3(v, dot2_f16),
+            v_dot2c_f32_f16 if !clamp => self.map3(v, dot2_f16),
             v_dot2c_f32_bf16 if v.dpp.is_none() || v.mods.neg | v.mods.abs == 0 => {
                 self.accumulate_bf16(v)
             }
-            v_dot2c_i32_i16 => self.map3(v, |a, b, c| sum::<16>(a, b, c, true)),
-            v_dot4c_i32_i8 => self.map3(v, |a, b, c| sum::<8>(a, b, c, true)),
-            v_dot8c_i32_i4 => self.map3(v, |a, b, c| sum::<4>(a, b, c, true)),
-            v_pk_fmac_f16 => {
+            v_dot2c_i32_i16 => self.map3(v, |a, b, c| product_sum::<16>(a, b, c, true, clamp)),
+            v_dot4c_i32_i8 => self.map3(v, |a, b, c| product_sum::<8>(a, b, c, true, clamp)),
+            v_dot8c_i32_i4 => self.map3(v, |a, b, c| product_sum::<4>(a, b, c, true, clamp)),
+            v_pk_fmac_f16 if !clamp => {
                 let fp = self.other();
                 self.map3(v, |a, b, c| {
                     let half = |shift: u32| {
@@ -116,10 +117,6 @@ fn dot2(products: [[u32; 2]; 2], c: u32, value: fn(u16) -> f32) -> u32 {
 fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
     let products = [[a & 0xffff, b & 0xffff], [a >> 16, b >> 16]];
     dot2(products, c, half::to_f32)
-}
-
-fn sum<const BITS: u32>(a: u32, b: u32, c: u32, signed: bool) -> u32 {
-    product_sum::<BITS>(a, b, c, signed, false)
 }
 
 /// Σ aᵢ·bᵢ + c over fields of `BITS` bits; saturates if `clamp`.

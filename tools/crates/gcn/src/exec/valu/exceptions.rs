@@ -44,6 +44,15 @@ enum Work {
     Quiet,
 }
 
+impl Work {
+    fn is_approximation(self) -> bool {
+        matches!(
+            self,
+            Work::Reciprocal | Work::IntegerReciprocal | Work::SquareRoot | Work::RootBelow
+        )
+    }
+}
+
 fn one(op: Vop1) -> Work {
     use Vop1::*;
     const I32: Work = Work::Integer(i32::MIN as i64, i32::MAX as i64);
@@ -182,10 +191,12 @@ impl Machine<'_> {
     }
 
     fn of_lane(&self, work: Work, from: Format, operands: [Option<u64>; 3]) -> u32 {
-        let fp = match from {
+        let mut fp = match from {
             F32 => Fp::single(self.wave.mode),
             _ => Fp::other(self.wave.mode),
         };
+        // These know no subnormal singles.
+        fp.denorm_in &= from != F32 || !work.is_approximation();
         // What a division has come to so far may be NaN, and says nothing.
         let first = usize::from(work == Work::Divide);
         let given = || operands[first..].iter().copied().flatten();

@@ -413,7 +413,7 @@ fn scale_factor(omod: u8) -> f64 {
 
 /// The bits limited to [0, 1].
 #[inline(always)]
-fn clamp(value: f64, bits: u64, fp: Fp, one: u64) -> u64 {
+pub(super) fn clamp(value: f64, bits: u64, fp: Fp, one: u64) -> u64 {
     if value.is_nan() {
         return if fp.dx10_clamp { 0 } else { bits };
     }

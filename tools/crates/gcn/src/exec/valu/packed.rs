@@ -97,6 +97,8 @@ impl Machine<'_> {
             v_pk_mad_u16 => self.packed16(v, false, |[a, b, c]| {
                 unsigned(u64::from(a) * u64::from(b) + u64::from(c))
             }),
+            // What CLAMP makes of it nobody says.
+            v_pk_mul_lo_u16 if clamp => Err(unsupported(inst)),
             v_pk_mul_lo_u16 => self.packed16(v, false, |[a, b, _]| a.wrapping_mul(b)),
             v_pk_add_i16 => self.packed16(v, false, |[a, b, _]| signed(extend(a) + extend(b))),
             v_pk_sub_i16 => self.packed16(v, false, |[a, b, _]| signed(extend(a) - extend(b))),

@@ -50,17 +50,25 @@ impl Machine<'_> {
             v_ceil_f32 => self.float1(v, f32::ceil),
             v_rndne_f32 => self.float1(v, f32::round_ties_even),
             v_floor_f32 => self.float1(v, f32::floor),
-            v_exp_f32 | v_exp_legacy_f32 => self.float1(v, |a| f64::from(a).exp2() as f32),
-            v_log_f32 | v_log_legacy_f32 => self.float1(v, |a| special::log2(a.into()) as f32),
-            v_rcp_f32 | v_rcp_iflag_f32 => self.float1(v, |a| 1.0 / a),
-            v_rsq_f32 => self.float1(v, |a| special::rsq(a.into()) as f32),
-            v_sqrt_f32 => self.float1(v, f32::sqrt),
+            v_exp_f32 | v_exp_legacy_f32 => self.approximate(v, |a| f64::from(a).exp2() as f32),
+            v_log_f32 | v_log_legacy_f32 => self.approximate(v, |a| special::log2(a.into()) as f32),
+            v_rcp_f32 | v_rcp_iflag_f32 => self.approximate(v, |a| 1.0 / a),
+            v_rsq_f32 => self.approximate(v, |a| special::rsq(a.into()) as f32),
+            v_sqrt_f32 => self.approximate(v, f32::sqrt),
             v_sin_f32 => self.float1(v, |a| special::sin_turns(a.into()) as f32),
             v_cos_f32 => self.float1(v, |a| special::cos_turns(a.into()) as f32),
             v_frexp_mant_f32 => self.float_bits(v, |_, a, _, _| special::frexp_mantissa(F32, a)),
             v_frexp_exp_i32_f32 => self.map1(v, |a| special::frexp_exponent(F32, a.into()) as u32),
             _ => self.vop1_double(inst, v, op),
         }
+    }
+
+    /// What knows no subnormal f32, as source or as result, whatever MODE says; see
+    /// [`crate::float`].
+    #[inline(always)]
+    fn approximate(&mut self, v: &Valu, f: impl Fn(f32) -> f32) -> Done {
+        let flush = |value: f32| f32::from_bits(F32.flush(value.to_bits().into()) as u32);
+        self.float1(v, |a| flush(f(flush(a))))
     }
 
     fn vop1_double(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {

@@ -2,6 +2,7 @@
 //! VOP2: two sources, with VCC or the destination as an implicit third.
 
 use super::{Done, Machine};
+use crate::exec::unsupported;
 use crate::float::{fma32, min_max, soft, F16, F32};
 use crate::inst::{Inst, Valu};
 use crate::op::Vop2;
@@ -35,6 +36,10 @@ impl Machine<'_> {
             v_subrev_co_u32 => self.carry(v, false, |a, b, _| borrow(b, a, 0)),
             v_subb_co_u32 => self.carry(v, true, borrow),
             v_subbrev_co_u32 => self.carry(v, true, |a, b, c| borrow(b, a, c)),
+            // What CLAMP makes of these nobody says.
+            v_mul_i32_i24 | v_mul_hi_i32_i24 | v_mul_u32_u24 | v_mul_hi_u32_u24 if v.mods.clamp => {
+                Err(unsupported(inst))
+            }
             v_mul_i32_i24 => self.map2(v, |a, b| signed24(a).wrapping_mul(signed24(b)) as u32),
             v_mul_hi_i32_i24 => self.map2(v, |a, b| ((signed24(a) * signed24(b)) >> 32) as u32),
             v_mul_u32_u24 => self.map2(v, |a, b| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)),

@@ -2,6 +2,7 @@
 //! VOP3: what exists in the long form only.
 
 use super::convert::{signed_norm, unsigned_norm};
+use super::operand::clamp as limited;
 use super::{Done, Machine};
 use crate::float::graphics::{self, Cube};
 use crate::float::narrow::Narrow;
@@ -80,6 +81,7 @@ impl Machine<'_> {
 
     fn vop3_product(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
         use Vop3::*;
+        let clamp = v.mods.clamp;
         match op {
             v_mul_lo_u32 => self.map2(v, u32::wrapping_mul),
             v_mul_hi_u32 => self.map2(v, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
@@ -87,28 +89,31 @@ impl Machine<'_> {
                 ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32
             }),
             v_mad_u32_u24 => self.map3(v, |a, b, c| {
-                (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c)
+                let product = u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff);
+                unsigned(clamp, product + u64::from(c))
             }),
             v_mad_i32_i24 => self.map3(v, |a, b, c| {
-                let [a, b] = [a, b].map(|x| (x << 8) as i32 >> 8);
-                (a.wrapping_mul(b) as u32).wrapping_add(c)
+                let [a, b] = [a, b].map(|x| i64::from((x << 8) as i32 >> 8));
+                signed(clamp, a * b + i64::from(c as i32))
             }),
             v_mad_u64_u32 => self.mad_wide(v, |a, b, c| {
-                (u64::from(a) * u64::from(b)).overflowing_add(c)
+                let (sum, carry) = (u64::from(a) * u64::from(b)).overflowing_add(c);
+                (if carry && clamp { u64::MAX } else { sum }, carry)
             }),
             v_mad_i64_i32 => self.mad_wide(v, |a, b, c| {
                 let product = i64::from(a as i32) * i64::from(b as i32);
                 let (sum, overflow) = product.overflowing_add(c as i64);
-                (sum as u64, overflow)
+                let limited = product.saturating_add(c as i64);
+                (if clamp { limited } else { sum } as u64, overflow)
             }),
             v_add_i32 => self.signed_sum(v, i32::wrapping_add, i32::saturating_add),
             v_sub_i32 => self.signed_sum(v, i32::wrapping_sub, i32::saturating_sub),
-            v_mad_u32_u16 => self.map3(v, |a, b, c| {
-                (a & 0xffff).wrapping_mul(b & 0xffff).wrapping_add(c)
+            v_mad_u32_u16 => self.mad_short(v, |a, b, c| {
+                unsigned(clamp, u64::from(a) * u64::from(b) + u64::from(c))
             }),
-            v_mad_i32_i16 => self.map3(v, |a, b, c| {
-                let product = i32::from(a as i16) * i32::from(b as i16);
-                (product as u32).wrapping_add(c)
+            v_mad_i32_i16 => self.mad_short(v, |a, b, c| {
+                let [a, b] = [a, b].map(|x| i64::from(x as i16));
+                signed(clamp, a * b + i64::from(c as i32))
             }),
             _ => self.vop3_choice(inst, v, op),
         }
@@ -179,7 +184,15 @@ impl Machine<'_> {
                     ..self.other()
                 };
                 self.map2(v, |a, b| {
-                    let half = |bits: u32| soft::convert(F32, F16, fp, bits.into()) as u32;
+                    let half = |bits: u32| {
+                        let half = soft::convert(F32, F16, fp, bits.into());
+                        match v.mods.clamp {
+                            true => {
+                                limited(half::to_f32(half as u16).into(), half, fp, 0x3c00) as u32
+                            }
+                            false => half as u32,
+                        }
+                    };
                     pair(half(a), half(b))
                 })
             }
@@ -230,42 +243,36 @@ impl Machine<'_> {
     fn vop3_short(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
         use Vop3::*;
         let clamp = v.mods.clamp;
-        let signed = |value: i32| {
-            if clamp {
-                value.clamp(-32768, 32767) as u32
-            } else {
-                value as u32
-            }
+        let short = |value: i32| match clamp {
+            true => value.clamp(-32768, 32767) as u32,
+            false => value as u32,
         };
-        let unsigned = |value: u64| {
-            if clamp {
-                value.min(0xffff) as u32
-            } else {
-                value as u32
-            }
+        let unsigned_short = |value: u64| match clamp {
+            true => value.min(0xffff) as u32,
+            false => value as u32,
         };
+        let total = |sum: u64, add: u32| unsigned(clamp, sum + u64::from(add));
         let extend = |value: u32| i32::from(value as i16);
         match op {
-            v_add_i16 => self.map16(v, |a, b, _| signed(extend(a) + extend(b))),
-            v_sub_i16 => self.map16(v, |a, b, _| signed(extend(a) - extend(b))),
+            v_add_i16 => self.map16(v, |a, b, _| short(extend(a) + extend(b))),
+            v_sub_i16 => self.map16(v, |a, b, _| short(extend(a) - extend(b))),
             v_mad_u16 | v_mad_legacy_u16 => self.map16(v, |a, b, c| {
-                unsigned(u64::from(a) * u64::from(b) + u64::from(c))
+                unsigned_short(u64::from(a) * u64::from(b) + u64::from(c))
             }),
             v_mad_i16 | v_mad_legacy_i16 => {
-                self.map16(v, |a, b, c| signed(extend(a) * extend(b) + extend(c)))
+                self.map16(v, |a, b, c| short(extend(a) * extend(b) + extend(c)))
             }
             v_lerp_u8 => self.map3(v, |a, b, c| {
                 bytes(|i| (byte(a, i) + byte(b, i) + (byte(c, i) & 1)) >> 1)
             }),
-            v_sad_u8 => self.map3(v, |a, b, c| sad(a, b).wrapping_add(c)),
-            v_sad_hi_u8 => self.map3(v, |a, b, c| (sad(a, b) << 16).wrapping_add(c)),
+            v_sad_u8 => self.map3(v, |a, b, c| total(sad(a, b).into(), c)),
+            v_sad_hi_u8 => self.map3(v, |a, b, c| total(u64::from(sad(a, b)) << 16, c)),
             v_sad_u16 => self.map3(v, |a, b, c| {
                 let low = (a & 0xffff).abs_diff(b & 0xffff);
-                low.wrapping_add((a >> 16).abs_diff(b >> 16))
-                    .wrapping_add(c)
+                total((low + (a >> 16).abs_diff(b >> 16)).into(), c)
             }),
-            v_sad_u32 => self.map3(v, |a, b, c| a.abs_diff(b).wrapping_add(c)),
-            v_msad_u8 => self.map3(v, |a, b, c| masked_sad(a, b).wrapping_add(c)),
+            v_sad_u32 => self.map3(v, |a, b, c| total(a.abs_diff(b).into(), c)),
+            v_msad_u8 => self.map3(v, |a, b, c| total(masked_sad(a, b).into(), c)),
             v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c)),
             v_mqsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c)),
             v_mqsad_u32_u8 => self.quad_sad_wide(v),
@@ -304,7 +311,8 @@ impl Machine<'_> {
             };
             std::array::from_fn(|lane| {
                 let bytes = (window[lane] >> (8 * index)) as u32;
-                masked_sad(bytes, reference[lane]).wrapping_add(add[lane])
+                let sum = u64::from(masked_sad(bytes, reference[lane]));
+                unsigned(v.mods.clamp, sum + u64::from(add[lane]))
             })
         });
         if let Dst::Vgpr(dst) = v.dst {
@@ -369,6 +377,17 @@ impl Machine<'_> {
     ) -> Done {
         let f = if v.mods.clamp { clamp } else { wrap };
         self.map2(v, |a, b| f(a as i32, b as i32) as u32)
+    }
+
+    /// 16 × 16 + 32 bits: OP_SEL chooses the factors' halves, which `f` gets with zeros above.
+    #[inline(always)]
+    fn mad_short(&mut self, v: &Valu, f: impl Fn(u32, u32, u32) -> u32) -> Done {
+        let (a, b) = (self.src16(v, 0), self.src16(v, 1));
+        let mut hold = [0; LANES];
+        let c = self.src32(v, 2, &mut hold);
+        let d = std::array::from_fn(|i| f(a[i], b[i], c[i]));
+        self.put32(v, &d);
+        Ok(())
     }
 
     /// 32 × 32 + 64 bits; the lane mask SDST takes the carry.
@@ -453,6 +472,23 @@ impl Machine<'_> {
             std::array::from_fn(|i| divide::fmas(F64, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0));
         self.finish64(v, &mut d, fp);
         Ok(())
+    }
+}
+
+/// The low dword of an exact result; with CLAMP the nearest that a dword has. So the ISA guide has
+/// CLAMP of integers: to the largest and smallest values of the result's type.
+fn unsigned(clamp: bool, value: u64) -> u32 {
+    match clamp {
+        true => value.min(u32::MAX.into()) as u32,
+        false => value as u32,
+    }
+}
+
+/// The same of a signed one.
+fn signed(clamp: bool, value: i64) -> u32 {
+    match clamp {
+        true => value.clamp(i32::MIN.into(), i32::MAX.into()) as u32,
+        false => value as u32,
     }
 }
 

@@ -7,6 +7,7 @@ use super::{notify, Pending};
 use crate::cp::queue::{Body, Queue};
 use crate::cp::signal::Signal;
 use crate::cp::SOURCE_BAD_OPCODE;
+use crate::limited::warn_limited;
 use crate::processor::bus::Fault;
 
 /// A packet that the queue cannot execute.
@@ -66,8 +67,10 @@ impl PacketError {
             body.flight.hung = Some(format!("{self:?}, and the packet is still the same"));
             return Ok(());
         }
-        tracing::warn!(slot = ?queue.slot, error = ?self, index = body.rptr, "AQL packet refused");
-        queue.shared.stats.count("AQL packet refused");
+        let (stats, slot, index) = (&queue.shared.stats, queue.slot, body.rptr);
+        stats.count("AQL packet refused");
+        let whose = slot.number();
+        warn_limited!(stats.limited, whose, ?slot, error = ?self, index, "AQL packet refused");
         let inactive = AmdQueue::load(queue)?.and_then(|amd| Signal::of(amd.inactive_signal()));
         if let Some(code) = self.exception_code() {
             let context = queue.hqd.doorbell_id() | code << 10;

@@ -9,6 +9,7 @@ use super::super::gws::Answer;
 use super::super::queue::Queue;
 use super::super::SqInterrupt;
 use super::Live;
+use crate::limited::warn_limited;
 use crate::processor::bus::Verdict;
 
 /// s_sendmsg messages of gfx9.
@@ -47,8 +48,10 @@ pub fn settle(queue: &Queue, live: &mut Live, code: &mut CodeCache, outcome: Out
         }
         // No trap handler: hardware goes on after the s_trap.
         Outcome::Trap { id, pc, .. } => {
-            queue.shared.stats.count("s_trap without a trap handler");
-            tracing::warn!(slot = ?queue.slot, id, pc, "s_trap ignored");
+            let stats = &queue.shared.stats;
+            stats.count("s_trap without a trap handler");
+            let whose = queue.slot.number();
+            warn_limited!(stats.limited, whose, slot = ?queue.slot, id, pc, "s_trap ignored");
             Turn::On
         }
         Outcome::Gws { wave, request } => global_wave_sync(queue, live, code, wave, request),
@@ -79,8 +82,17 @@ pub fn message_of(queue: &Queue, group: &mut Workgroup, wave: usize, message: u1
             group.waves[wave].scalar[sreg::EXEC] = queue.hqd.doorbell_id();
         }
         _ => {
-            queue.shared.stats.count("s_sendmsg");
-            tracing::warn!(slot = ?queue.slot, message, m0, "message not modelled");
+            let (stats, slot) = (&queue.shared.stats, queue.slot);
+            stats.count("s_sendmsg");
+            let whose = slot.number();
+            warn_limited!(
+                stats.limited,
+                whose,
+                ?slot,
+                message,
+                m0,
+                "message not modelled"
+            );
         }
     }
 }
@@ -114,7 +126,8 @@ fn violation(
     fault: Fault,
     bits: u32,
 ) -> Turn {
-    tracing::warn!(slot = ?queue.slot, pc, %fault, "memory violation");
+    let (limited, whose) = (&queue.shared.stats.limited, queue.slot.number());
+    warn_limited!(limited, whose, slot = ?queue.slot, pc, %fault, "memory violation");
     let group = &mut live.group;
     let goes_on = queue.as_wave(live.unit, |memory| {
         group.violate(wave, fault.access, bits, memory, code)
@@ -135,7 +148,9 @@ fn illegal_instruction(
 ) -> Turn {
     let stats = &queue.shared.stats;
     stats.count("illegal or unmodelled instruction");
-    tracing::error!(slot = ?queue.slot, pc, %error, "wave stopped");
+    if let Some(times) = stats.limited.next("wave stopped", queue.slot.number()) {
+        tracing::error!(times, slot = ?queue.slot, pc, %error, "wave stopped");
+    }
     if group.waves[wave].except_here(trapsts::ILLEGAL_INST) {
         return Turn::On;
     }
@@ -165,11 +180,16 @@ fn global_wave_sync(
         Answer::Wait(ticket) if held.is_none() => live.gws.push((wave, request, ticket)),
         Answer::Wait(_) => {}
         Answer::Refused => {
-            queue
-                .shared
-                .stats
-                .count("GWS that the process does not have");
-            tracing::warn!(slot = ?queue.slot, ?request, "global wave sync refused");
+            let (stats, slot) = (&queue.shared.stats, queue.slot);
+            stats.count("GWS that the process does not have");
+            let whose = slot.number();
+            warn_limited!(
+                stats.limited,
+                whose,
+                ?slot,
+                ?request,
+                "global wave sync refused"
+            );
             return Turn::Hung(format!("global wave sync not allocated: {request:?}"));
         }
     }

@@ -11,6 +11,7 @@ use crate::cp::layout::{
 };
 use crate::cp::SOURCE_END_OF_PIPE;
 use crate::inject::rule::FenceKind;
+use crate::limited::warn_limited;
 use crate::processor::atomic::Atomic;
 use crate::processor::bus::{wide, Fault};
 use crate::processor::packet::{compare, field};
@@ -236,6 +237,14 @@ pub fn cond_exec(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 }
 
 fn unmodelled(cx: &Cx<'_>, what: &'static str, value: u32) {
-    cx.queue.shared.stats.count(what);
-    tracing::warn!(slot = ?cx.queue.slot, what, value, "not modelled");
+    let (stats, slot) = (&cx.queue.shared.stats, cx.queue.slot);
+    stats.count(what);
+    warn_limited!(
+        stats.limited,
+        slot.number(),
+        ?slot,
+        what,
+        value,
+        "not modelled"
+    );
 }

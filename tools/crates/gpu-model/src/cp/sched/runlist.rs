@@ -212,6 +212,7 @@ fn binding(body: &[u32]) -> Binding {
         tba: (process::SQ_SHADER_TBA_LO.wide(body) & ADDRESS) << 8,
         tma: (process::SQ_SHADER_TMA_LO.wide(body) & ADDRESS) << 8,
         gws: process::NUM_GWS.of(body) as u8,
+        cleans: process::EXEC_CLEANER_SHADER.is_set(body),
         debug: DebugWords {
             spi: process::SPI_GDBG_PER_VMID_CNTL.of(body),
             watches: [0, 1, 2, 3].map(|watch| body[process::TCP_WATCH_CNTL.dword + watch]),
@@ -232,6 +233,9 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
             partial = true;
             continue;
         };
+        if binding.cleans {
+            shared.leftovers.clean(xcc, Some(binding.pasid));
+        }
         shared.bus.bind(xcc, vmid, &binding);
         lock(&shared.state).banks[usize::from(xcc)].bind(vmid, &binding);
         for map in queues {

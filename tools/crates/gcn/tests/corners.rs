@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! Corners of usual instructions that compilers know and count on: addresses that wrap, numbers
+//! that are too small, results that are too large. Each on all engines.
+
+#[path = "support/bench.rs"]
+mod bench;
+#[path = "support/machine.rs"]
+mod machine;
+#[path = "support/toolchain.rs"]
+mod toolchain;
+
+use bench::Bench;
+use gcn::wave::{mode, sreg, status};
+use gcn::{CodeCache, Engine, ExecError, Fault, Memory, Outcome, Target, Wave};
+use toolchain::Toolchain;
+
+/// Runs `text` on all engines and hands the work-group and its memory to `check`.
+fn on_all(target: Target, text: &str, set: impl Fn(&mut Bench), check: impl Fn(&mut Bench)) {
+    for engine in Engine::all() {
+        let mut bench = Bench::of(&Toolchain::of(target), &format!("{text}\ns_endpgm\n"));
+        bench.code = CodeCache::with(target, engine);
+        set(&mut bench);
+        assert_eq!(bench.run(), Outcome::Done, "{engine:?}: {text}");
+        check(&mut bench);
+    }
+}
+
+/// The same of the wave, on gfx942.
+fn after(text: &str, set: impl Fn(&mut Wave), check: impl Fn(&Wave)) {
+    on_all(
+        Target::Gfx942,
+        text,
+        |bench| set(&mut bench.group.waves[0]),
+        |bench| check(bench.wave()),
+    );
+}
+
+/// What v1 of each instruction is whose operands are v2, v3 and v4, on all engines.
+fn results(cases: &[(&str, [u32; 3], u32)]) {
+    for (text, operands, result) in cases {
+        let set = |wave: &mut Wave| {
+            for (register, value) in (2..).zip(operands) {
+                wave.vgpr[register] = [*value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let found = wave.vgpr[1][63];
+            assert_eq!(found, *result, "{text} of {operands:x?}: {found:#x}");
+        });
+    }
+}
+
+/// LLVM puts a positive offset beside an index that may be negative (`ds-sub-offset.ll`).
+#[test]
+fn addresses_in_lds_wrap_at_32_bits() {
+    let text = "v_lshlrev_b32 v1, 2, v0\n v_sub_u32 v1, -4, v1\n\
+                ds_write_b32 v1, v0 offset:256\n ds_write_b8 v1, v0 offset:512\n\
+                ds_write2st64_b32 v1, v0, v0 offset0:2 offset1:3\n\
+                v_sub_u32 v2, 0xfc, v0\n v_lshlrev_b32 v3, 2, v0\n v_sub_u32 v3, 0xfc, v3\n\
+                ds_read_b32 v4, v3\n ds_read_b32 v5, v3 offset:256\n\
+                ds_read_b32 v6, v3 offset:512\n\
+                ds_read_b32 v7, v1 offset:256\n ds_read_u8 v8, v1 offset:512\n\
+                ds_read2st64_b32 v[10:11], v1 offset0:1 offset1:3\n\
+                ds_read2_b32 v[12:13], v1 offset0:64 offset1:128\n\
+                ds_add_u32 v1, v0 offset:256\n ds_add_rtn_u32 v14, v1, v0 offset:256\n\
+                ds_read_b32 v15, v3\n\
+                v_lshlrev_b32 v1, 3, v0\n v_sub_u32 v1, -8, v1\n\
+                v_mov_b32 v16, v0\n v_mov_b32 v17, 7\n ds_write_b64 v1, v[16:17] offset:512\n\
+                ds_read_b64 v[18:19], v1 offset:512";
+    let set = |wave: &mut Wave| wave.vgpr[9] = [0; 64];
+    after(text, set, |wave| {
+        for lane in [0, 1, 62, 63] {
+            let number = lane as u32;
+            for register in [4, 5, 6, 7, 8, 10, 11, 12, 13] {
+                assert_eq!(wave.vgpr[register][lane], number, "v{register}, {lane}");
+            }
+            assert_eq!(wave.vgpr[14][lane], 2 * number);
+            assert_eq!(wave.vgpr[15][lane], 3 * number);
+            assert_eq!((wave.vgpr[18][lane], wave.vgpr[19][lane]), (number, 7));
+        }
+    });
+}
+
+/// AMDGPUCodeGenPrepare: "The rcp instruction doesn't support denormals"; `amdgcn.exp2` and
+/// `amdgcn.log` of a subnormal are folded to 1 and -∞; the f16 forms keep them.
+#[test]
+fn approximations_of_singles_know_no_subnormal_numbers() {
+    const TINY: u32 = 0x0001_0000;
+    const INFINITY: u32 = 0x7f80_0000;
+    const MINUS: u32 = 1 << 31;
+    let huge = 0x7f00_0000;
+    let one = |text, operand, result| (text, [operand, 0, 0], result);
+    results(&[
+        one("v_rcp_f32 v1, v2", TINY, INFINITY),
+        one("v_rcp_f32 v1, v2", MINUS | TINY, MINUS | INFINITY),
+        one("v_rcp_f32 v1, v2", huge, 0),
+        one("v_rcp_f32 v1, -v2", huge, MINUS),
+        one("v_rcp_iflag_f32 v1, v2", TINY, INFINITY),
+        one("v_rcp_iflag_f32 v1, v2", huge, 0),
+        one("v_rcp_f32 v1, v2", 0x7e80_0000, 0x0080_0000),
+        one("v_rsq_f32 v1, v2", TINY, INFINITY),
+        one("v_rsq_f32 v1, v2", MINUS | TINY, MINUS | INFINITY),
+        one("v_sqrt_f32 v1, v2", TINY, 0),
+        one("v_sqrt_f32 v1, v2", MINUS | TINY, MINUS),
+        one("v_log_f32 v1, v2", TINY, MINUS | INFINITY),
+        one("v_log_legacy_f32 v1, v2", TINY, MINUS | INFINITY),
+        one("v_exp_f32 v1, v2", TINY, 1f32.to_bits()),
+        one("v_exp_f32 v1, v2", (-130f32).to_bits(), 0),
+        one("v_exp_legacy_f32 v1, v2", (-130f32).to_bits(), 0),
+        one("v_exp_f32 v1, v2", (-126f32).to_bits(), 0x0080_0000),
+        // -24; 2^-24; and an operation that is exact.
+        one("v_log_f16 v1, v2", 1, 0xce00),
+        one("v_exp_f16 v1, v2", 0xce00, 1),
+        one("v_mul_f32 v1, 1.0, v2", TINY, TINY),
+    ]);
+}
+
+#[test]
+fn mad_of_16_bits_takes_the_half_that_op_sel_says() {
+    let (a, b) = (0xffff_0003, 0x0007_0005);
+    let case = |text, result| (text, [a, b, 100], result);
+    results(&[
+        case("v_mad_u32_u16 v1, v2, v3, v4", 115),
+        case(
+            "v_mad_u32_u16 v1, v2, v3, v4 op_sel:[1,0,0,0]",
+            5 * 0xffff + 100,
+        ),
+        case("v_mad_u32_u16 v1, v2, v3, v4 op_sel:[0,1,0,0]", 121),
+        case(
+            "v_mad_u32_u16 v1, v2, v3, v4 op_sel:[1,1,0,0]",
+            7 * 0xffff + 100,
+        ),
+        case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[1,0,0,0]", 95),
+        case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[0,1,0,0]", 121),
+        case("v_mad_i32_i16 v1, v2, v3, v4 op_sel:[1,1,0,0]", 93),
+    ]);
+}
+
+#[test]
+fn clamp_limits_multiply_adds_and_sums_of_differences() {
+    let (top, least) = (i32::MAX as u32, i32::MIN as u32);
+    results(&[
+        (
+            "v_mad_u32_u24 v1, v2, v3, v4",
+            [0xff_ffff, 0xff_ffff, 1],
+            0xfe00_0002,
+        ),
+        (
+            "v_mad_u32_u24 v1, v2, v3, v4 clamp",
+            [0xff_ffff, 0xff_ffff, 1],
+            u32::MAX,
+        ),
+        ("v_mad_u32_u24 v1, v2, v3, v4 clamp", [2, 3, 4], 10),
+        (
+            "v_mad_i32_i24 v1, v2, v3, v4 clamp",
+            [0x7f_ffff, 0x7f_ffff, 1],
+            top,
+        ),
+        (
+            "v_mad_i32_i24 v1, v2, v3, v4 clamp",
+            [0x7f_ffff, 0x80_0000, 1],
+            least,
+        ),
+        (
+            "v_mad_u32_u16 v1, v2, v3, v4 clamp",
+            [0xffff, 0xffff, u32::MAX],
+            u32::MAX,
+        ),
+        (
+            "v_mad_i32_i16 v1, v2, v3, v4 clamp",
+            [0x7fff, 0x7fff, top],
+            top,
+        ),
+        (
+            "v_mad_i32_i16 v1, v2, v3, v4 clamp",
+            [0x7fff, 0x8000, least],
+            least,
+        ),
+        (
+            "v_sad_u8 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_sad_hi_u8 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_sad_u16 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_sad_u32 v1, v2, v3, v4 clamp",
+            [9, 0, u32::MAX - 2],
+            u32::MAX,
+        ),
+        (
+            "v_msad_u8 v1, v2, v3, v4 clamp",
+            [9, 1, u32::MAX - 2],
+            u32::MAX,
+        ),
+        ("v_sad_u32 v1, v2, v3, v4", [9, 0, u32::MAX - 2], 6),
+        // 2 and -1, to [0, 1].
+        (
+            "v_cvt_pkrtz_f16_f32 v1, v2, v3 clamp",
+            [0x4000_0000, 0xbf80_0000, 0],
+            0x3c00,
+        ),
+    ]);
+    let wide = "v_mad_u64_u32 v[6:7], vcc, v2, v3, v[4:5] clamp\n\
+                v_mad_i64_i32 v[8:9], vcc, v2, v3, v[10:11] clamp";
+    let set = |wave: &mut Wave| {
+        for (register, value) in [u32::MAX, 1, 1, u32::MAX, 0, 0, 0, 0, 0, least]
+            .into_iter()
+            .enumerate()
+        {
+            wave.vgpr[2 + register] = [value; 64];
+        }
+    };
+    after(wide, set, |wave| {
+        assert_eq!([6, 7].map(|register| wave.vgpr[register][9]), [u32::MAX; 2]);
+        assert_eq!([8, 9].map(|register| wave.vgpr[register][9]), [0, least]);
+    });
+}
+
+/// What CLAMP does to these no document says.
+#[test]
+fn clamp_that_nobody_knows_is_refused() {
+    for text in [
+        "v_mul_u32_u24_e64 v1, v2, v3 clamp",
+        "v_mul_i32_i24_e64 v1, v2, v3 clamp",
+        "v_pk_mul_lo_u16 v1, v2, v3 clamp",
+    ] {
+        for engine in Engine::all() {
+            let mut bench = Bench::new(&format!("{text}\ns_endpgm\n"));
+            bench.code = CodeCache::with(Target::Gfx942, engine);
+            let outcome = bench.run();
+            let Outcome::Error {
+                error: ExecError::Unsupported { .. },
+                ..
+            } = outcome
+            else {
+                panic!("{text}: {outcome:?}");
+            };
+        }
+    }
+}
+
+/// The guide: the two lowest bits of base and offset are each ignored.
+#[test]
+fn scalar_addresses_are_sums_of_whole_dwords() {
+    let text = "s_load_dword s4, s[2:3], 0x2\n s_load_dword s5, s[2:3], 0x6\n\
+                s_movk_i32 s6, 3\n s_load_dword s6, s[2:3], s6\n s_waitcnt lgkmcnt(0)";
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        let words = [11u32, 22, 33].map(u32::to_le_bytes).concat();
+        gcn::Memory::write(&mut bench.ram, data, &words).unwrap();
+        bench.group.waves[0].set_scalar64(2, data + 2);
+    };
+    on_all(Target::Gfx942, text, set, |bench| {
+        assert_eq!(bench.wave().scalar[4..7], [11, 22, 11]);
+    });
+}
+
+#[test]
+fn only_the_trap_handler_has_trap_temporaries() {
+    const TTMP11: usize = sreg::TTMP0 + 11;
+    let text = "s_mov_b32 s4, ttmp11\n s_mov_b64 s[6:7], ttmp[10:11]\n v_mov_b32 v1, ttmp11\n\
+                s_add_u32 s8, ttmp11, 1\n v_add_f64 v[2:3], ttmp[10:11], 0\n\
+                s_mov_b32 ttmp11, 5\n s_mov_b64 ttmp[12:13], -1\n\
+                s_load_dword ttmp11, s[2:3], 0x0\n\
+                v_readfirstlane_b32 ttmp11, v0\n v_cmp_eq_u32_e64 ttmp[12:13], v0, v0";
+    for privileged in [false, true] {
+        let set = |wave: &mut Wave| {
+            wave.scalar[TTMP11] = 7;
+            wave.scalar[TTMP11 + 1] = 8;
+            if privileged {
+                wave.status |= status::PRIV;
+            }
+        };
+        after(text, set, |wave| {
+            let seen = if privileged { 7 } else { 0 };
+            let found = [4, 7].map(|register| wave.scalar[register]);
+            assert_eq!((found, wave.scalar[8]), ([seen; 2], seen + 1));
+            assert_eq!((wave.vgpr[1][5], wave.vgpr[3][5]), (seen, seen));
+            let left = [TTMP11, TTMP11 + 1].map(|register| wave.scalar[register]);
+            assert_eq!(left, if privileged { [0, u32::MAX] } else { [7, 8] });
+        });
+    }
+}
+
+/// LLVM (`fpModeMatchesGlobalFPAtomicMode`): memory's have a mode of their own, in which gfx90a's
+/// f32 has no subnormal numbers; those in LDS have MODE's.
+#[test]
+fn atomics_keep_subnormal_numbers_or_not() {
+    let text = "v_mov_b32 v1, 0\n v_mov_b32 v2, 0x10000\n v_mov_b32 v3, 0\n\
+                global_atomic_add_f32 v1, v2, s[2:3]\n\
+                v_mov_b32 v4, 1\n global_atomic_pk_add_f16 v1, v4, s[2:3] offset:4\n\
+                ds_write_b32 v3, v3\n ds_add_f32 v3, v2\n ds_read_b32 v5, v3";
+    for (target, kept) in [(Target::Gfx90a, 0), (Target::Gfx942, 0x1_0000)] {
+        for (bits, in_lds) in [(mode::FP_DENORM, 0x1_0000), (0, 0)] {
+            let set = |bench: &mut Bench| {
+                let wave = &mut bench.group.waves[0];
+                wave.mode = wave.mode & !mode::FP_DENORM | bits;
+                wave.set_exec(1);
+            };
+            on_all(target, text, set, |bench| {
+                let data = bench.wave().scalar64(2);
+                let found: Vec<u32> = bench.ram.take(data, 2);
+                assert_eq!(found, [kept, 1], "{target:?}");
+                assert_eq!(bench.wave().vgpr[5][0], in_lds, "{target:?}");
+            });
+        }
+    }
+}
+
+/// Memory behind PCIe.
+struct Far<'a>(&'a mut machine::Ram, u32);
+
+impl Memory for Far<'_> {
+    fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.0.fetch(address, bytes)
+    }
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.0.read(address, bytes)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.0.write(address, bytes)
+    }
+    fn update32(&mut self, at: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
+        self.0.update32(at, update)
+    }
+    fn update64(&mut self, at: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
+        self.0.update64(at, update)
+    }
+    fn goes_beyond_pcie(&mut self, _address: u64) -> Result<bool, Fault> {
+        self.1 += 1;
+        Ok(false)
+    }
+    fn realtime(&mut self) -> u64 {
+        0
+    }
+}
+
+/// Each with a lane: the operation, whether memory is asked for what PCIe has not, and what it
+/// leaves of 2 with an operand of 1.
+#[test]
+fn atomics_that_pcie_has_not_are_asked_for_at_system_scope() {
+    let one = 1f32.to_bits();
+    for (target, text, asked, left) in [
+        (Target::Gfx942, "global_atomic_add v1, v2, s[2:3] sc1", 0, 3),
+        (
+            Target::Gfx942,
+            "global_atomic_swap v1, v2, s[2:3] sc1",
+            0,
+            1,
+        ),
+        (
+            Target::Gfx942,
+            "global_atomic_umin v1, v2, s[2:3] sc1",
+            1,
+            2,
+        ),
+        (Target::Gfx942, "global_atomic_umin v1, v2, s[2:3]", 0, 1),
+        (
+            Target::Gfx942,
+            "global_atomic_add_f32 v1, v3, s[2:3] sc1",
+            1,
+            2,
+        ),
+        (
+            Target::Gfx942,
+            "global_atomic_add_f32 v4, v1, v3, s[2:3] sc0 sc1",
+            1,
+            2,
+        ),
+        (
+            Target::Gfx942,
+            "global_atomic_add_f32 v1, v3, s[2:3]",
+            0,
+            one,
+        ),
+        (Target::Gfx90a, "global_atomic_umin v1, v2, s[2:3]", 0, 1),
+        (Target::Gfx90a, "global_atomic_add_f32 v1, v3, s[2:3]", 1, 2),
+    ] {
+        let mut bench = Bench::of(&Toolchain::of(target), &format!("{text}\ns_endpgm\n"));
+        bench.code = CodeCache::of(target);
+        let data = bench.wave().scalar64(2);
+        bench.ram.write(data, &2u32.to_le_bytes()).unwrap();
+        let wave = &mut bench.group.waves[0];
+        wave.set_exec(1);
+        for (register, value) in [(1, 0), (2, 1), (3, one), (4, 9)] {
+            wave.vgpr[register] = [value; 64];
+        }
+        let mut far = Far(&mut bench.ram, 0);
+        let outcome = bench.group.run(&mut far, &mut bench.code, 1000);
+        assert_eq!(
+            (outcome, far.1),
+            (Outcome::Done, asked),
+            "{target:?}: {text}"
+        );
+        let found: Vec<u32> = bench.ram.take(data, 1);
+        assert_eq!(found, [left], "{target:?}: {text}");
+        let old = if text.contains("sc0") { 0 } else { 9 };
+        assert_eq!(bench.wave().vgpr[4][0], old, "{target:?}: {text}");
+    }
+}
