@@ -322,9 +322,8 @@ impl Interpreter {
             if outcome != Err(Errno::NOMEM) || is_ours() {
                 return Ok(outcome);
             }
-            eprintln!(
-                "figure: try {attempt} for the room of shared memory on the C driver: ENOMEM"
-            );
+            let told = format!("kfd-tests: try {attempt} for shared memory's room on C: ENOMEM");
+            std::fs::write("/dev/kmsg", told)?;
             std::thread::sleep(RESTORE);
         }
         Ok(Err(Errno::NOMEM))
