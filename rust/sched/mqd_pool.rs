@@ -162,9 +162,9 @@ impl MqdSlot {
     /// kept of them while the device sleeps, if anything is, for that is what comes back. Takes
     /// `MqdPool.saved`.
     pub(crate) fn write(&self, xcc: u32, write: impl Fn(&dyn Words)) -> Result {
-        write(&self.mqd(xcc)?.0);
         let InMqdPool { chunk, pool } = &self.chunk;
         let mut saved = pool.saved.lock();
+        write(&self.mqd(xcc)?.0);
         let kept = saved
             .iter_mut()
             .find(|kept| kept.is_of(chunk, self.offset(0)));
@@ -322,13 +322,20 @@ impl MqdPool {
     }
 
     /// Brings back what was kept, for the GPU to read. Where it was of a queue that is gone, nobody
-    /// uses the place.
+    /// uses the place. Tasks may run: who takes it meanwhile, or changes a queue, does so before its
+    /// words are back, or afterwards.
     pub(super) fn restore(&self) -> Result {
-        let saved = core::mem::replace(&mut *self.saved.lock(), KVec::new());
-        for slot in saved.iter() {
+        let mut any = false;
+        loop {
+            let mut saved = self.saved.lock();
+            let Some(slot) = saved.pop() else { break };
             slot.chunk.bo.write_dwords(slot.offset, &slot.words)?;
+            drop(saved);
+            // Dropped with nothing locked: the chunk may go with it.
+            drop(slot);
+            any = true;
         }
-        if !saved.is_empty() {
+        if any {
             self.kgd.flush_hdp();
         }
         Ok(())

@@ -10,13 +10,20 @@ tree_state() {
     git ls-files -z --others --exclude-standard -- "${of[@]}" | xargs -0r sha1sum
 }
 
-# on_machine: of what is used of the machine.
+# on_machine: of what is used of the machine, of what chooses what is built and run, and of what was
+# built before this script began.
 on_machine() {
     local of
     of=$(sed -n 's/^BUILD_ROOT=//p' <<<"$env")
     stat -L -c '%n %s %Y' "$of"/usr/bin/{rustc,qemu-system-x86_64} 2>/dev/null
     cargo --version 2>/dev/null
     sed -n 's/^KERNEL_RELEASE=//p' <<<"$env"
+    env | grep -E '^(CARGO|FUZZ|HOSTILE|RUST)' | LC_ALL=C sort
+    find build/debug/amdkfd.ko "$share" -maxdepth 1 -type f -print0 2>/dev/null | sort -z |
+        xargs -0r sha1sum
+    stat -L -c '%n %s %Y' {tools,userspace}/target/debug/{kfd-vm,gpu-model-server,kfdctl} \
+        2>/dev/null
+    return 0
 }
 
 # job_state NAME: the state of all that the job's result depends on; fails if a part of it is not
@@ -39,10 +46,11 @@ job_state() {
     esac
 }
 
-# result_key NAME: none where results are not kept: where a test is asked for by name, or KEPT=0.
+# result_key NAME: none where results are not kept: where a test is asked for by name, or KEPT=0, or
+# the C driver has to run.
 result_key() {
     local state
-    [ "${KEPT:-1}" = 1 ] && [[ " ${wanted[*]} " != */* ]] || return
+    [ "${KEPT:-1}" = 1 ] && [ "${ORACLE_CACHE:-1}" = 1 ] && [[ " ${wanted[*]} " != */* ]] || return
     state=$(job_state "$1") && [ -n "$state" ] || return
     sha1sum <<<"$state" | cut -c 1-16
 }
@@ -56,9 +64,10 @@ had_passed() {
     scripts=${had[1]} kept=1
 }
 
-# keep_passed NAME KEY: what run_job has counted, unless something failed.
+# keep_passed NAME KEY: what run_job has counted, unless something failed, or is another one by now.
 keep_passed() {
     [ -n "$2" ] && [ "$failed" = 0 ] && [ "$passed" -gt 0 ] || return 0
+    [ "$(result_key "$1")" = "$2" ] || return 0
     mkdir -p "$cache/passed" && echo "$passed $scripts $compared" >"$cache/passed/${1//\//-}-$2"
 }
 

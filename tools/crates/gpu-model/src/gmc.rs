@@ -475,8 +475,13 @@ impl Gmc {
     /// `pasid`: whose it was, if the reporter knows better than the interrupt handler's table.
     pub fn report(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
         let whose = fault.hub.number() << 8 | u32::from(fault.vmid);
-        if let Some(times) = self.limited.next("page fault", whose) {
-            let path = self.path(chip, fault);
+        let path = self.path(chip, fault);
+        // What ends at the root is told by itself: a process whose root was cleared shows so.
+        let site = match path.matches('[').count() {
+            1 => "page fault at the root",
+            _ => "page fault",
+        };
+        if let Some(times) = self.limited.next(site, whose) {
             tracing::warn!(target: "gmc", times, "page fault: {fault} ({path})");
         }
         if let Some(hub) = self.hub(fault.hub) {
