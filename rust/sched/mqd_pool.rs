@@ -322,8 +322,8 @@ impl MqdPool {
     }
 
     /// Brings back what was kept, for the GPU to read. Where it was of a queue that is gone, nobody
-    /// uses the place. Tasks may run: who takes it meanwhile, or changes a queue, does so before its
-    /// words are back, or afterwards.
+    /// uses the place. Tasks may run: who takes it, or changes a queue, does so before its
+    /// words are back or afterwards.
     pub(super) fn restore(&self) -> Result {
         let mut any = false;
         loop {
