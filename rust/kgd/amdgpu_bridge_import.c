@@ -274,6 +274,53 @@ int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	return ret;
 }
 
+/* Under its reservation: whether a GPU that has it mapped sees it where it was before. */
+static bool has_moved(struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entry;
+
+	list_for_each_entry(entry, &mem->attachments, list)
+		if (entry->is_mapped && entry->bo_va->base.moved)
+			return true;
+	return false;
+}
+
+static int fence_one(struct kgd_mem *mem, struct dma_fence *fence)
+{
+	struct dma_resv *resv = mem->bo->tbo.base.resv;
+	int ret;
+
+	dma_resv_lock(resv, NULL);
+	ret = dma_resv_reserve_fences(resv, 1);
+	if (!ret) {
+		/* In the place of the same one, if that is there. */
+		dma_resv_add_fence(resv, fence, DMA_RESV_USAGE_BOOKKEEP);
+		if (has_moved(mem))
+			ret = -EAGAIN;
+	}
+	dma_resv_unlock(resv);
+	return ret;
+}
+
+/*
+ * Gives the eviction fence to all of a process's buffers that have a dma-buf. Who cannot follow
+ * moves pins them by that, and amdgpu leaves what is pinned without a fence: when it is let go, it
+ * would move, or its pages would go, and nobody stops the queues. While it is pinned nobody waits
+ * for the fence. -EAGAIN: a buffer has moved before it had the fence. Takes info->lock.
+ */
+int bridge_import_fence(struct amdkfd_process_info *info)
+{
+	struct kgd_mem *mem;
+	int ret = 0;
+
+	mutex_lock(&info->lock);
+	list_for_each_entry(mem, &info->kfd_bo_list, validate_list)
+		if (READ_ONCE(mem->bo->tbo.base.dma_buf))
+			ret = fence_one(mem, &info->eviction_fence->base) ?: ret;
+	mutex_unlock(&info->lock);
+	return ret;
+}
+
 int bridge_memory_export(struct kgd_mem *mem, u32 flags)
 {
 	struct dma_buf *dmabuf;

@@ -92,6 +92,8 @@ int bridge_process_restore(struct bridge_process *process)
 	else if (info)
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)
 			(info, &process->eviction_fence);
+	if (info && !ret)
+		ret = is_free_soon(&info->lock) ? bridge_import_fence(info) : -EBUSY;
 	mutex_unlock(&process->lock);
 	return ret;
 }
@@ -628,9 +630,20 @@ int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool int
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_sync_memory)(adev, mem, interruptible);
 }
 
+/* amdgpu takes the eviction fence from it, and from what shows the same memory on another GPU. */
 int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
 {
-	return compat_map_gtt_bo_to_kernel(mem, cpu, size);
+	struct amdkfd_process_info *info = mem->process_info;
+	int ret = compat_map_gtt_bo_to_kernel(mem, cpu, size);
+
+	/* If that has moved already the process is evicted, and restored. */
+	if (!ret && READ_ONCE(mem->bo->tbo.base.dma_buf) && bridge_import_fence(info)) {
+		mutex_lock(&info->lock);
+		/* Asks for it, and waits no time. */
+		dma_fence_wait_timeout(&info->eviction_fence->base, false, 0);
+		mutex_unlock(&info->lock);
+	}
+	return ret;
 }
 
 void bridge_memory_unmap_kernel(struct kgd_mem *mem)

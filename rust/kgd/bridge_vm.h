@@ -57,6 +57,7 @@ struct dma_buf *bridge_import_shared(struct kgd_mem *mem);
 void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended);
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed);
+int bridge_import_fence(struct amdkfd_process_info *info);
 
 /*
  * Whether it is no use to begin with what needs the device. It may be unplugged right afterwards:
