@@ -175,10 +175,12 @@ impl Buffers {
 
     /// A buffer for the kernel to use: from now on it stays until the process ends. `EINVAL`: there
     /// is none of that handle, it has fewer than `bytes` bytes, or it is not the kernel's to map.
+    /// The caller maps it for the kernel, which takes it out of the eviction fence: what can be
+    /// known here must not make that fail afterwards.
     pub(crate) fn share(&self, handle: u32, bytes: usize) -> Result<Arc<Memory>> {
         let mut table = self.table.lock();
         let buffer = table.get(handle).ok_or(EINVAL)?;
-        if buffer.request.size < bytes as u64 || !buffer.is_usable() {
+        if buffer.request.bytes() < bytes as u64 || !buffer.is_usable() {
             return Err(EINVAL);
         }
         if let Owner::Shared(memory) = &buffer.owner {
@@ -221,10 +223,11 @@ mod tests {
     use super::*;
     use crate::kgd::fake::Fake;
 
-    /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM`, `…_USERPTR` and `…_DOORBELL`.
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM`, `…_USERPTR`, `…_DOORBELL` and `…_AQL_QUEUE_MEM`.
     const VRAM: u32 = 1;
     const USERPTR: u32 = 4;
     const DOORBELL: u32 = 8;
+    const AQL_QUEUE_MEM: u32 = 1 << 27;
 
     fn buffers() -> Pin<KBox<Buffers>> {
         KBox::pin_init(Buffers::new(), GFP_KERNEL).unwrap()
@@ -353,5 +356,17 @@ mod tests {
             .share(handle, 8193)
             .is_err_and(|error| error == EINVAL));
         assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
+    }
+    #[test]
+    fn an_aql_ring_is_shared_for_what_it_has() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        // 8192 bytes of addresses, which show 4096 bytes twice.
+        let handle = add(&buffers, &vm, AQL_QUEUE_MEM);
+        assert_eq!(buffers.share(handle, 8192).err(), Some(EINVAL));
+        assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
+        let handle = add(&buffers, &vm, AQL_QUEUE_MEM);
+        assert!(buffers.share(handle, 4096).is_ok());
+        assert_eq!(buffers.free(handle, || Ok(())), Err(EPERM));
     }
 }

@@ -34,6 +34,8 @@ extern const struct kfd2kgd_calls gfx_v10_kfd2kgd;
 extern const struct kfd2kgd_calls gfx_v9_kfd2kgd;
 extern struct pci_driver amdgpu_kms_pci_driver;
 extern struct workqueue_struct *kfd_process_wq;
+/* Declared in drm_internal.h. */
+void drm_gem_object_handle_put_unlocked(struct drm_gem_object *obj);
 /* Static in amdgpu_amdkfd_gpuvm.c, kfd_chardev.c, kfd_device.c and kfd_process.c. */
 void amdgpu_amdkfd_restore_userptr_worker(struct work_struct *work);
 extern int kfd_char_dev_major;

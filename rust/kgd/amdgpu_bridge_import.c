@@ -21,6 +21,15 @@
 #include "bridge.h"
 #include "bridge_vm.h"
 
+/* Under the lock of the device's names. */
+static void know_dmabuf(struct drm_gem_object *object, struct dma_buf *dmabuf)
+{
+	if (!object->dma_buf) {
+		get_dma_buf(dmabuf);
+		object->dma_buf = dmabuf;
+	}
+}
+
 /*
  * A buffer tells who is attached to its dma-buf when it moves, as long as it knows the dma-buf:
  * from the export until its last handle goes. It is the exporter's to give its handle back, while
@@ -29,11 +38,62 @@
 static void keep_dmabuf(struct drm_gem_object *object, struct dma_buf *dmabuf)
 {
 	mutex_lock(&object->dev->object_name_lock);
-	if (!object->dma_buf) {
-		get_dma_buf(dmabuf);
-		object->dma_buf = dmabuf;
-	}
+	know_dmabuf(object, dmabuf);
 	mutex_unlock(&object->dev->object_name_lock);
+}
+
+/* NULL: it is no buffer of amdgpu's. */
+static struct amdgpu_bo *exported(struct amdgpu_device *adev, struct dma_buf *dmabuf)
+{
+	struct drm_gem_object *object = dmabuf->priv;
+
+	if (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops) ||
+	    object->dev->driver != adev_to_drm(adev)->driver)
+		return NULL;
+	return gem_to_amdgpu_bo(object);
+}
+
+/* Whether the importer's buffer is its device's own, and shows another device's of amdgpu's. */
+static bool shows_another(struct amdgpu_bo *bo, struct dma_buf *dmabuf)
+{
+	return drm_gem_is_imported(&bo->tbo.base) &&
+	       exported(amdgpu_ttm_adev(bo->tbo.bdev), dmabuf);
+}
+
+/*
+ * There the importer's handle is of its own buffer, and it is the exporter's that moves. So the
+ * import counts as a handle of that, in nobody's file: neither who exported it nor the exporter's
+ * device has to be there still when it goes. The dma-buf keeps both objects.
+ */
+static void share_exporters(struct dma_buf *dmabuf)
+{
+	struct drm_gem_object *object = dmabuf->priv;
+
+	mutex_lock(&object->dev->object_name_lock);
+	/* All handles of an object have one reference. */
+	if (!object->handle_count++)
+		drm_gem_object_get(object);
+	know_dmabuf(object, dmabuf);
+	mutex_unlock(&object->dev->object_name_lock);
+}
+
+/* The dma-buf of an import that counts as a handle elsewhere, with a reference; else NULL. */
+struct dma_buf *bridge_import_shared(struct kgd_mem *mem)
+{
+	if (!mem->is_imported || !shows_another(mem->bo, mem->dmabuf))
+		return NULL;
+	get_dma_buf(mem->dmabuf);
+	return mem->dmabuf;
+}
+
+/* Gives that reference back, and that handle as well if the import has @ended. */
+void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended)
+{
+	if (!dmabuf)
+		return;
+	if (ended)
+		amdgpu_call(drm_gem_object_handle_put_unlocked)(dmabuf->priv);
+	dma_buf_put(dmabuf);
 }
 
 /* From here on it stays where it is as long as the process's eviction fence wants it. */
@@ -119,20 +179,30 @@ static int import(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address,
 {
 	struct drm_gem_object *object;
 	struct amdgpu_bo *bo;
+	bool shared;
 	int ret;
 
 	object = amdgpu_call(amdgpu_gem_prime_import)(adev_to_drm(adev), dmabuf);
 	if (IS_ERR(object))
 		return PTR_ERR(object);
 	bo = gem_to_amdgpu_bo(object);
+	shared = shows_another(bo, dmabuf);
 	/* amdgpu_dma_buf_map() refuses what xGMI reaches, with a warning, and so each restore. */
 	if (drm_gem_is_imported(object) &&
-	    amdgpu_call(amdgpu_dmabuf_is_xgmi_accessible)(adev, bo))
+	    amdgpu_call(amdgpu_dmabuf_is_xgmi_accessible)(adev, bo)) {
 		ret = -EINVAL;
-	else
-		ret = import_object(adev, vm, address, dmabuf, bo, out);
-	if (ret)
-		amdgpu_call(amdgpu_bo_unref)(&bo);
+		goto unref;
+	}
+	/* Before it is validated: until then it has no addresses that could be out of date. */
+	if (shared)
+		share_exporters(dmabuf);
+	ret = import_object(adev, vm, address, dmabuf, bo, out);
+	if (!ret)
+		return 0;
+	if (shared)
+		amdgpu_call(drm_gem_object_handle_put_unlocked)(dmabuf->priv);
+unref:
+	amdgpu_call(amdgpu_bo_unref)(&bo);
 	return ret;
 }
 
@@ -155,6 +225,99 @@ int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int f
 	return 0;
 put:
 	dma_buf_put(dmabuf);
+	return ret;
+}
+
+/*
+ * Whether the process has its memory by another handle, too. From here on this one does not count
+ * any more: nobody validates it, which amdgpu sees to next.
+ */
+static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
+{
+	const struct dma_resv *resv = mem->bo->tbo.base.resv;
+	struct kgd_mem *other;
+	bool found = false;
+
+	mutex_lock(&info->lock);
+	list_del_init(&mem->validate_list);
+	list_for_each_entry(other, &info->kfd_bo_list, validate_list)
+		if (other->bo->tbo.base.resv == resv) {
+			found = true;
+			break;
+		}
+	mutex_unlock(&info->lock);
+	return found;
+}
+
+/*
+ * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
+ * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
+ * of one reservation, and the others must not move under its queues either: as long as there are
+ * any, amdgpu finds a process without a fence.
+ */
+int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+		       u64 *freed)
+{
+	static struct amdkfd_process_info without_fence = {
+		.lock = __MUTEX_INITIALIZER(without_fence.lock),
+	};
+	struct amdkfd_process_info *info = mem->process_info;
+	int ret;
+
+	mutex_lock(&vm->process->sharing);
+	if (has_another(info, mem))
+		mem->process_info = &without_fence;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+	if (ret)
+		mem->process_info = info;
+	mutex_unlock(&vm->process->sharing);
+	return ret;
+}
+
+/* Under its reservation: whether a GPU that has it mapped sees it where it was before. */
+static bool has_moved(struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entry;
+
+	list_for_each_entry(entry, &mem->attachments, list)
+		if (entry->is_mapped && entry->bo_va->base.moved)
+			return true;
+	return false;
+}
+
+static int fence_one(struct kgd_mem *mem, struct dma_fence *fence)
+{
+	struct dma_resv *resv = mem->bo->tbo.base.resv;
+	int ret;
+
+	dma_resv_lock(resv, NULL);
+	ret = dma_resv_reserve_fences(resv, 1);
+	if (!ret) {
+		/* In the place of the same one, if that is there. */
+		dma_resv_add_fence(resv, fence, DMA_RESV_USAGE_BOOKKEEP);
+		if (has_moved(mem))
+			ret = -EAGAIN;
+	}
+	dma_resv_unlock(resv);
+	return ret;
+}
+
+/*
+ * Gives the eviction fence to all of a process's buffers that have a dma-buf. Who cannot follow
+ * moves pins them by that, and amdgpu leaves what is pinned without a fence: when it is let go, it
+ * would move, or its pages would go, and nobody stops the queues. While it is pinned nobody waits
+ * for the fence. -EAGAIN: a buffer has moved before it had the fence. Takes info->lock.
+ */
+int bridge_import_fence(struct amdkfd_process_info *info)
+{
+	struct kgd_mem *mem;
+	int ret = 0;
+
+	mutex_lock(&info->lock);
+	list_for_each_entry(mem, &info->kfd_bo_list, validate_list)
+		if (READ_ONCE(mem->bo->tbo.base.dma_buf))
+			ret = fence_one(mem, &info->eviction_fence->base) ?: ret;
+	mutex_unlock(&info->lock);
 	return ret;
 }
 
@@ -191,17 +354,6 @@ static int tell(struct amdgpu_bo *bo, struct bridge_dmabuf_info *out)
 		out->flags |= KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC;
 	return amdgpu_call(amdgpu_bo_get_metadata)(bo, out->metadata, sizeof(out->metadata),
 						   &out->metadata_size, &flags);
-}
-
-/* NULL: it is no buffer of amdgpu's. */
-static struct amdgpu_bo *exported(struct amdgpu_device *adev, struct dma_buf *dmabuf)
-{
-	struct drm_gem_object *object = dmabuf->priv;
-
-	if (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops) ||
-	    object->dev->driver != adev_to_drm(adev)->driver)
-		return NULL;
-	return gem_to_amdgpu_bo(object);
 }
 
 /* amdgpu_amdkfd_get_dmabuf_info reads the metadata without the reservation. */

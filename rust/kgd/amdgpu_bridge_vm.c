@@ -92,6 +92,8 @@ int bridge_process_restore(struct bridge_process *process)
 	else if (info)
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)
 			(info, &process->eviction_fence);
+	if (info && !ret)
+		ret = is_free_soon(&info->lock) ? bridge_import_fence(info) : -EBUSY;
 	mutex_unlock(&process->lock);
 	return ret;
 }
@@ -399,66 +401,23 @@ static void restore_signals(sigset_t *before)
 	sigprocmask(SIG_SETMASK, before, NULL);
 }
 
-/*
- * Whether the process has its memory by another handle, too. From here on this one does not count
- * any more: nobody validates it, which amdgpu sees to next.
- */
-static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
-{
-	const struct dma_resv *resv = mem->bo->tbo.base.resv;
-	struct kgd_mem *other;
-	bool found = false;
-
-	mutex_lock(&info->lock);
-	list_del_init(&mem->validate_list);
-	list_for_each_entry(other, &info->kfd_bo_list, validate_list)
-		if (other->bo->tbo.base.resv == resv) {
-			found = true;
-			break;
-		}
-	mutex_unlock(&info->lock);
-	return found;
-}
-
-/*
- * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
- * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
- * of one reservation, and the others must not move under its queues either: as long as there are
- * any, amdgpu finds a process without a fence.
- */
-static int free_exported(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
-			 u64 *freed)
-{
-	static struct amdkfd_process_info without_fence = {
-		.lock = __MUTEX_INITIALIZER(without_fence.lock),
-	};
-	struct amdkfd_process_info *info = mem->process_info;
-	int ret;
-
-	mutex_lock(&vm->process->sharing);
-	if (has_another(info, mem))
-		mem->process_info = &without_fence;
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
-	if (ret)
-		mem->process_info = info;
-	mutex_unlock(&vm->process->sharing);
-	return ret;
-}
-
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       bool another, u64 *freed)
 {
+	struct dma_buf *shared = bridge_import_shared(mem);
 	sigset_t before;
 	int ret;
 
 	block_signals(&before);
 	/* Nobody maps or exports it meanwhile: the caller's table of buffers is locked. */
 	if (another && !mem->mapped_to_gpu_memory)
-		ret = free_exported(adev, vm, mem, freed);
+		ret = bridge_import_free(adev, vm, mem, freed);
 	else
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv,
 									  freed);
 	restore_signals(&before);
+	/* Where it has failed, the buffer is there still, and may be mapped. */
+	bridge_import_put_shared(shared, !ret);
 	/* What it has unpinned before it failed it must not unpin once more the next time. */
 	if (ret && ret != -EBUSY)
 		mem->alloc_flags &= ~(KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL |
@@ -671,9 +630,20 @@ int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool int
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_sync_memory)(adev, mem, interruptible);
 }
 
+/* amdgpu takes the eviction fence from it, and from what shows the same memory on another GPU. */
 int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
 {
-	return compat_map_gtt_bo_to_kernel(mem, cpu, size);
+	struct amdkfd_process_info *info = mem->process_info;
+	int ret = compat_map_gtt_bo_to_kernel(mem, cpu, size);
+
+	/* If that has moved already the process is evicted, and restored. */
+	if (!ret && READ_ONCE(mem->bo->tbo.base.dma_buf) && bridge_import_fence(info)) {
+		mutex_lock(&info->lock);
+		/* Asks for it, and waits no time. */
+		dma_fence_wait_timeout(&info->eviction_fence->base, false, 0);
+		mutex_unlock(&info->lock);
+	}
+	return ret;
 }
 
 void bridge_memory_unmap_kernel(struct kgd_mem *mem)

@@ -2,9 +2,9 @@
 /*
  * What this module uses of amdgpu that amdgpu does not export. FUNCTION(name) is called through a
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).
- * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) and TTM_FUNCTION(name) are what drm
- * and ttm export: this module shall be loadable before they are. No include guard: it is included
- * once for each use.
+ * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) and TTM_FUNCTION(name) are drm's and
+ * ttm's, most of which those export: this module shall be loadable before they are. No include
+ * guard: it is included once for each use.
  */
 DRM_FUNCTION(drm_client_release)
 DRM_FUNCTION(drm_dev_enter)
@@ -13,6 +13,7 @@ DRM_FUNCTION(drm_dev_get)
 DRM_FUNCTION(drm_dev_put)
 DRM_FUNCTION(drm_gem_handle_create)
 DRM_FUNCTION(drm_gem_handle_delete)
+DRM_FUNCTION(drm_gem_object_handle_put_unlocked)
 DRM_FUNCTION(drm_vma_node_allow)
 DRM_FUNCTION(drm_vma_node_revoke)
 TTM_FUNCTION(ttm_bo_validate)

@@ -268,7 +268,10 @@ void bridge_process_destroy(struct bridge_process *process);
  * Signals the eviction fence: its buffers may move, or go. Returns true if it was signaled before.
  */
 bool bridge_process_signal_eviction_fence(struct bridge_process *process);
-/* Brings evicted buffers back and arms a new eviction fence. */
+/*
+ * Brings evicted buffers back and arms a new eviction fence. -EBUSY: a call of the process's is at
+ * its buffers. -EAGAIN: one that somebody else had pinned has moved since.
+ */
 int bridge_process_restore(struct bridge_process *process);
 
 /*

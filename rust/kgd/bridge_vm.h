@@ -52,6 +52,13 @@ struct bridge_vm {
 int bridge_client_keep(struct amdgpu_device *adev);
 void bridge_client_let_go(struct amdgpu_device *adev);
 
+/* Buffers and dma-bufs (amdgpu_bridge_import.c). */
+struct dma_buf *bridge_import_shared(struct kgd_mem *mem);
+void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended);
+int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+		       u64 *freed);
+int bridge_import_fence(struct amdkfd_process_info *info);
+
 /*
  * Whether it is no use to begin with what needs the device. It may be unplugged right afterwards:
  * who has begun goes on, and amdgpu ends what the engines do not.

@@ -551,7 +551,9 @@ impl Drop for Memory {
     }
 }
 
-/// A process's buffer in system memory, mapped for the kernel too.
+/// A process's buffer in system memory, mapped for the kernel too, and pinned. When this is dropped
+/// amdgpu unpins it, and leaves it without an eviction fence: it may move under queues that use it.
+/// So whoever has it until then uses it no more afterwards.
 pub(crate) struct KernelMapping {
     memory: Arc<Memory>,
     window: VolatileMemory,

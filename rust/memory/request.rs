@@ -95,12 +95,9 @@ impl BufferRequest {
         self.has(flag::MMIO_REMAP)
     }
 
-    /// Bytes of VRAM that it takes. The ring of an AQL queue is mapped twice in a row, and there
-    /// once.
-    pub(crate) const fn vram_bytes(&self) -> u64 {
-        if !self.has(flag::VRAM) {
-            return 0;
-        }
+    /// Bytes of memory that it takes, whole pages. The ring of an AQL queue is mapped twice in a
+    /// row, and there once.
+    pub(crate) const fn bytes(&self) -> u64 {
         let size = if self.has(flag::AQL_QUEUE_MEM) {
             self.size >> 1
         } else {
@@ -109,6 +106,15 @@ impl BufferRequest {
         match size.checked_next_multiple_of(PAGE) {
             Some(size) => size,
             None => u64::MAX - PAGE + 1,
+        }
+    }
+
+    /// Bytes of VRAM that it takes.
+    pub(crate) const fn vram_bytes(&self) -> u64 {
+        if self.has(flag::VRAM) {
+            self.bytes()
+        } else {
+            0
         }
     }
 }
@@ -166,6 +172,15 @@ mod tests {
             8192
         );
         assert_eq!(BufferRequest::imported(0x1000).vram_bytes(), 0);
+    }
+
+    #[test]
+    fn an_aql_ring_has_half_of_its_size() {
+        assert_eq!(request(5000, GTT).bytes(), 8192);
+        assert_eq!(request(32768, GTT | flag::AQL_QUEUE_MEM).bytes(), 16384);
+        assert_eq!(request(24576, GTT | flag::AQL_QUEUE_MEM).bytes(), 12288);
+        assert_eq!(request(1 << 12, GTT | flag::AQL_QUEUE_MEM).bytes(), 4096);
+        assert_eq!(BufferRequest::imported(0x1000).bytes(), 0);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod marks;
 mod mqd;
 mod openers;
 mod peer;
+mod pinned;
 mod power;
 mod pressure;
 mod raw;
@@ -88,6 +89,8 @@ enum Command {
     Handles(handles::Handles),
     /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
     FirstMap,
+    /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
+    Pinned(pinned::Pinned),
     /// What a process may do with a GPU that its device cgroup hides.
     Denied(denied::Denied),
     /// Use what the crates have beyond single calls, and say what each came to.
@@ -192,6 +195,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Ipc(ipc) => ipc.run(),
         Command::Handles(handles) => handles.run(),
         Command::FirstMap => first_map::run(),
+        Command::Pinned(pinned) => pinned.run(),
         Command::Denied(denied) => denied.run(),
         Command::Crates { recover: None } => crates::all(),
         Command::Crates {

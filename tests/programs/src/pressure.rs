@@ -241,7 +241,7 @@ fn end_of_input() -> Arc<AtomicBool> {
 }
 
 /// The SMI events of queues that are evicted and restored.
-fn told(gpu_id: u32) -> Result<SmiEvents> {
+pub fn told(gpu_id: u32) -> Result<SmiEvents> {
     let numbers = [
         uapi::KFD_SMI_EVENT_QUEUE_EVICTION,
         uapi::KFD_SMI_EVENT_QUEUE_RESTORE,
@@ -250,7 +250,7 @@ fn told(gpu_id: u32) -> Result<SmiEvents> {
 }
 
 /// Whether as many were restored as evicted.
-fn settled(events: &[SmiEvent]) -> bool {
+pub fn settled(events: &[SmiEvent]) -> bool {
     let count = |name| events.iter().filter(|event| event.name == name).count();
     count("QUEUE_EVICTION") == count("QUEUE_RESTORE")
 }
@@ -266,7 +266,7 @@ fn parts(event: &SmiEvent) -> Result<(u64, &str)> {
 }
 
 /// Whether it is of that process.
-fn is_of(event: &SmiEvent, pid: u32) -> bool {
+pub fn is_of(event: &SmiEvent, pid: u32) -> bool {
     event.text.contains(&format!(" -{pid} "))
 }
 

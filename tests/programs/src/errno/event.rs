@@ -162,10 +162,22 @@ pub fn own_page() -> Result<()> {
     let (first, second) = (Memory::gtt(&device, 32768)?, Memory::gtt(&device, 32768)?);
     let small = Memory::gtt(&device, 4096)?;
     let user = Memory::userptr(&device, 32768)?;
+    // Half of that, which the GPU sees twice in a row.
+    let mut aql = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
+        va_addr: 1 << 40,
+        size: 32768,
+        gpu_id: device.gpu_id(),
+        flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT
+            | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE
+            | uapi::KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM,
+        ..Default::default()
+    };
+    ioctl(kfd.as_fd(), uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut aql)?;
     for (case, page) in [
         ("a page of no buffer", first.handle() | 0xffff),
         ("a page of no GPU", 1 << 32),
         ("a page that is too small", small.handle()),
+        ("a page of half its size", aql.handle),
         ("a page of the process's memory", user.handle()),
         ("its own page", first.handle()),
         ("a second page", second.handle()),
@@ -183,12 +195,15 @@ pub fn own_page() -> Result<()> {
         "mmap of its own page",
         map(kfd.as_fd(), cookie(2, 0), 32768),
     );
-    let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args {
-        handle: first.handle(),
-    };
-    show(
-        "FREE_MEMORY_OF_GPU of its own page",
-        ioctl(kfd.as_fd(), uapi::IOC_FREE_MEMORY_OF_GPU, &mut args),
-    );
+    for (case, handle) in [
+        ("what was too small", aql.handle),
+        ("its own page", first.handle()),
+    ] {
+        let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
+        show(
+            &format!("FREE_MEMORY_OF_GPU of {case}"),
+            ioctl(kfd.as_fd(), uapi::IOC_FREE_MEMORY_OF_GPU, &mut args),
+        );
+    }
     Ok(())
 }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! Memory that others have by a dma-buf, and that moves. A driver that cannot follow pins it
+//! (pin_dmabuf.ko), and when that lets it go the process's queues must be stopped before it moves
+//! again. Another GPU that has imported it follows, although the exporter has given it back.
+
+use crate::pressure::{is_of, settled, told};
+use crate::raw::ioctl;
+use crate::running::{fill, moves, vram_and_ticks, wrong_pages, Running, PATIENCE};
+use crate::waves::Gpu;
+use anyhow::{ensure, Context, Result};
+use clap::Args;
+use kfd::{topology, Device, Kfd, Memory, SmiEvents};
+use kfd_uapi as uapi;
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::fs::{open, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Have a buffer pinned through its dma-buf, and let go.
+#[derive(Args)]
+pub struct Pinned {
+    /// Instead: import it on another GPU, give it back on its own, and have it moved.
+    #[arg(long)]
+    elsewhere: bool,
+    /// As `elsewhere`, but the exporter's GPU is unbound then, which ends this process (SIGBUS).
+    #[arg(long)]
+    unbound: bool,
+    /// Have system memory of everybody's swapped out through the render node of that number.
+    #[arg(long, hide = true)]
+    squeeze: Option<u64>,
+}
+
+/// Of pin_dmabuf.ko.
+const PIN_DMABUF: &str = "/sys/kernel/debug/pin_dmabuf";
+/// How many pages of system memory buffers may have, of all processes.
+const PAGES_LIMIT: &str = "/sys/module/ttm/parameters/pages_limit";
+const MIB: usize = 4;
+const SEED: u32 = 0x1357_9bdf;
+
+impl Pinned {
+    pub fn run(&self) -> Result<()> {
+        if let Some(minor) = self.squeeze {
+            return squeeze(minor);
+        }
+        match self.elsewhere || self.unbound {
+            true => self.elsewhere(),
+            false => pinned(),
+        }
+    }
+
+    fn elsewhere(&self) -> Result<()> {
+        let kfd = Kfd::open()?;
+        let nodes = topology::gpus()?;
+        let open = |number: usize| -> Result<_> {
+            let node = nodes.get(number).context("two GPUs are needed")?;
+            Ok(Device::acquire(&kfd, node)?)
+        };
+        let (home, user) = (open(0)?, Gpu::on(open(1)?, 4)?);
+        let (exported, ticks) = vram_and_ticks(&home, MIB, SEED)?;
+        drop(ticks);
+        let file = exported.export()?;
+        let imported = Memory::import(user.device(), file.as_fd())?;
+        order(&format!("look {}", file.as_raw_fd()))?;
+        drop(exported);
+        let said = state_soon("guarded tells")?;
+        check(
+            said == "guarded tells",
+            &format!("the exporter's buffer is there for the importer: {said}"),
+        );
+        if self.unbound {
+            return unbind(nodes[0].property("drm_render_minor"));
+        }
+        let wrong = wrong_pages(&user, &imported, SEED)?;
+        check(wrong == 0, &format!("{wrong} pages are not the exporter's"));
+        let mut events = told(user.device().gpu_id())?;
+        let ticks = Memory::gtt(user.device(), 4096)?;
+        ticks.write(0, &[0u32]);
+        let running = Running::start(&user, ticks.address())?;
+        // What lies in VRAM must go for that.
+        order(&format!("pin {}", file.as_raw_fd()))?;
+        let was_local = is_restored(&mut events, Duration::from_secs(2))?;
+        order("unpin")?;
+        println!("figure: it was in the exporter's VRAM: {was_local}");
+        let limit = fs::read_to_string(PAGES_LIMIT)?;
+        fs::write(PAGES_LIMIT, "1")?;
+        let minor = nodes[0].property("drm_render_minor").to_string();
+        let squeezed = Command::new(std::env::current_exe()?)
+            .args(["pinned", "--squeeze", &minor])
+            .status();
+        fs::write(PAGES_LIMIT, limit.trim())?;
+        ensure!(squeezed?.success(), "nothing was swapped out");
+        check(
+            is_restored(&mut events, PATIENCE)?,
+            "the importer is evicted and restored",
+        );
+        fill(&imported, !SEED);
+        let wrong = wrong_pages(&user, &imported, !SEED)?;
+        check(
+            wrong == 0,
+            &format!("{wrong} pages are seen where they were before"),
+        );
+        running.finish()?;
+        given_back(imported)
+    }
+}
+
+fn check(right: bool, what: &str) {
+    let verdict = if right { "ok" } else { "not ok" };
+    println!("{verdict} - {what}");
+}
+
+fn order(text: &str) -> Result<()> {
+    fs::write(PIN_DMABUF, text).with_context(|| format!("pin_dmabuf: {text}"))
+}
+
+/// What the module says of the dma-buf.
+fn state() -> Result<String> {
+    Ok(fs::read_to_string(PIN_DMABUF)?.trim().to_owned())
+}
+
+/// What it says once that is `wanted`, or a while has passed: an import may move the memory, and
+/// nobody is to be asked then until the process, which was evicted for it, is restored.
+fn state_soon(wanted: &str) -> Result<String> {
+    let begin = Instant::now();
+    loop {
+        let said = state()?;
+        if said == wanted || begin.elapsed() > Duration::from_secs(10) {
+            return Ok(said);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether this process is evicted, which `within` that time begins, and has been restored.
+fn is_restored(events: &mut SmiEvents, within: Duration) -> Result<bool> {
+    let (begin, mut all) = (Instant::now(), Vec::new());
+    while all.is_empty() || !settled(&all) {
+        if all.is_empty() && begin.elapsed() > within {
+            return Ok(false);
+        }
+        ensure!(begin.elapsed() < PATIENCE, "not restored: {all:?}");
+        let mut more = events.read(Duration::from_millis(100))?;
+        more.retain(|event| is_of(event, std::process::id()));
+        all.extend(more);
+    }
+    Ok(true)
+}
+
+fn pinned() -> Result<()> {
+    let gpu = Gpu::open(4)?;
+    let (memory, ticks) = vram_and_ticks(gpu.device(), MIB, SEED)?;
+    let file = memory.export()?;
+    let mut events = told(gpu.device().gpu_id())?;
+    let running = Running::start(&gpu, ticks.address())?;
+    let count = || ticks.read::<u32>(0, 1)[0];
+    ensure!(moves(count), "the kernel does not run");
+    order(&format!("pin {}", file.as_raw_fd()))?;
+    check(
+        is_restored(&mut events, PATIENCE)?,
+        "queues are stopped for who pins memory",
+    );
+    ensure!(moves(count), "the kernel does not go on");
+    order("unpin")?;
+    let said = state()?;
+    check(
+        said == "guarded tells",
+        &format!("and will be when it moves next: {said}"),
+    );
+    running.finish()?;
+    let wrong = wrong_pages(&gpu, &memory, SEED)?;
+    check(wrong == 0, &format!("{wrong} pages have changed"));
+    Ok(())
+}
+
+/// The exporter's buffer is there for the importer as long as that has not freed its own.
+fn given_back(imported: Memory) -> Result<()> {
+    let mut free = uapi::kfd_ioctl_free_memory_of_gpu_args {
+        handle: imported.handle(),
+    };
+    let refused = ioctl(
+        imported.device().kfd(),
+        uapi::IOC_FREE_MEMORY_OF_GPU,
+        &mut free,
+    );
+    let said = state()?;
+    check(
+        refused == Err(Errno::BUSY) && said.ends_with("tells"),
+        &format!("nor does FREE of what is mapped change that: {refused:?}, {said}"),
+    );
+    drop(imported);
+    let said = state()?;
+    check(said.ends_with("silent"), &format!("after FREE: {said}"));
+    Ok(())
+}
+
+/// Has amdgpu let go of a GPU, which waits for this process's end.
+fn unbind(minor: u64) -> Result<()> {
+    let device = fs::read_link(format!("/sys/class/drm/renderD{minor}/device"))?;
+    let address = device.file_name().context("no address")?;
+    let address = address.to_str().context("no text")?;
+    Command::new("sh")
+        .args(["-c", "echo \"$0\" >/sys/bus/pci/drivers/amdgpu/unbind"])
+        .arg(address)
+        .spawn()?;
+    std::thread::sleep(PATIENCE);
+    anyhow::bail!("the process goes on")
+}
+
+/// A buffer in system memory, for which there is no room.
+fn squeeze(minor: u64) -> Result<()> {
+    let path = format!("/dev/dri/renderD{minor}");
+    let file = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let mut args = uapi::drm_amdgpu_gem_create::default();
+    args.in_ = uapi::drm_amdgpu_gem_create_in {
+        bo_size: 16 << 20,
+        alignment: 4096,
+        domains: uapi::AMDGPU_GEM_DOMAIN_GTT.into(),
+        domain_flags: 0,
+    };
+    Ok(ioctl(&file, uapi::IOC_DRM_GEM_CREATE, &mut args)?)
+}
