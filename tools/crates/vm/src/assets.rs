@@ -4,8 +4,8 @@
 use crate::args::{Kernel, MachineArgs};
 use crate::image::{self, Settings};
 use crate::initramfs;
+use crate::interrupt::Interrupt;
 use crate::place::Place;
-use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 use sha2::{Digest, Sha256};

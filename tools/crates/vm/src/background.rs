@@ -8,9 +8,10 @@
 
 use crate::args::{DownArgs, ExecArgs, Name};
 use crate::input;
+use crate::interrupt::Interrupt;
 use crate::output::{PassThrough, Sink};
 use crate::run::Order;
-use crate::session::{Failure, Interrupt};
+use crate::session::Failure;
 use crate::terminal::{self, Terminal};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, OUTPUT_WINDOW};

@@ -8,7 +8,7 @@ mod squashfs;
 mod tree;
 
 use crate::assets::Key;
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::snapshot::{keep, remove_unused, wait_for_turn};
 use anyhow::{bail, Context, Result};
 use flate2::read::MultiGzDecoder;

@@ -14,6 +14,7 @@ mod image;
 mod init;
 mod initramfs;
 mod input;
+mod interrupt;
 mod kernel_log;
 mod kvm;
 mod machine;

@@ -2,7 +2,7 @@
 //! The scratch directory of a run: locked while its process lives, and removed by the next run if
 //! that process was killed.
 
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use anyhow::{Context, Result};
 use rustix::fs::{flock, FlockOperation};
 use rustix::process::getuid;

@@ -7,6 +7,7 @@ use crate::child::{self, Reaped};
 use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
 use crate::input;
+use crate::interrupt::Interrupt;
 use crate::machine::{Machine, Wiring};
 use crate::output::Sink;
 use crate::qmp::Monitor;
@@ -16,7 +17,6 @@ use crate::terminal::{self, Terminal};
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, MAX_PAYLOAD};
 use serde_json::{json, Value};
-use signal_hook::consts::*;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -24,7 +24,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -543,45 +542,6 @@ impl Sink for Captured {
     }
 }
 
-/// Those that would end a program that does not handle them, but for SIGKILL and what a fault of
-/// its own raises. SIGPIPE is an error of a write.
-const ENDING: &[i32] = &[
-    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,
-    SIGXFSZ, SIGIO,
-];
-
-/// The signals that end a run in order: everything is killed and removed on the way out.
-#[derive(Clone, Default)]
-pub struct Interrupt(Arc<AtomicUsize>);
-
-impl Interrupt {
-    pub fn install() -> Result<Self> {
-        let interrupt = Self::default();
-        for &signal in ENDING {
-            signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
-        }
-        Ok(interrupt)
-    }
-
-    #[cfg(test)]
-    pub fn set(&self, signal: usize) {
-        self.0.store(signal, Ordering::Relaxed);
-    }
-
-    /// A signal that has come, and is not to end anything of ours.
-    pub fn take(&self) -> Option<usize> {
-        let number = self.0.swap(0, Ordering::Relaxed);
-        (number != 0).then_some(number)
-    }
-
-    pub fn check(&self) -> Result<()> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            signal => Err(Failure::Signal(signal as i32).into()),
-        }
-    }
-}
-
 fn spawn(start: &Start<'_>, wiring: &Wiring, theirs: &[UnixStream]) -> Result<Reaped> {
     let (loader, words, (name, value)) = start.machine.assets.qemu.command_line();
     let mut command = child::command(loader);
@@ -619,18 +579,6 @@ fn last_lines(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_signal_is_a_failure_of_its_own() {
-        let interrupt = Interrupt::default();
-        assert!(interrupt.check().is_ok());
-        interrupt.0.store(SIGTERM as usize, Ordering::Relaxed);
-        let error = interrupt.check().unwrap_err();
-        assert!(matches!(
-            error.downcast_ref(),
-            Some(Failure::Signal(SIGTERM))
-        ));
-    }
 
     #[test]
     fn silence_has_a_limit_of_its_own() {

@@ -5,11 +5,12 @@
 //! depends on.
 
 use crate::image;
+use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::place::Place;
 use crate::run::load_amdgpu;
 use crate::scratch::Scratch;
-use crate::session::{Interrupt, Session, Start};
+use crate::session::{Session, Start};
 use anyhow::{Context, Result};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
