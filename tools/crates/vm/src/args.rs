@@ -35,7 +35,8 @@ pub enum Command {
     /// of `run`.
     #[command(args_override_self = true)]
     Up(Box<UpArgs>),
-    /// Run a command in a machine that is up and exit with its status.
+    /// Run a command in a machine that is up and exit with its status (124: timeout, 125: the
+    /// machine failed).
     #[command(args_override_self = true)]
     Exec(Box<ExecArgs>),
     /// List the machines that are up: their names, and what they are.
@@ -159,7 +160,7 @@ pub struct MachineArgs {
 pub struct CommandArgs {
     #[command(flatten)]
     pub options: RunArgs,
-    /// Seconds the command may take.
+    /// Seconds the command may take, from its start; then the status is 124.
     #[arg(long, default_value = "600", value_parser = seconds)]
     pub timeout: Duration,
     /// Seconds for which the command may print nothing [default: no limit].

@@ -547,11 +547,7 @@ impl<'a> Run<'a> {
             None => order.instead(order.command.clone()),
         };
         let request = order.request(working_directory(self.args)?, &self.args.env);
-        let reply = match order.reads {
-            true => session.run(&request, order.limit, sink)?,
-            false => session.request(&request, order.limit(), sink)?,
-        };
-        match reply {
+        match session.run(&request, order.limit, sink)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),

@@ -41,6 +41,7 @@ const TAIL_LINES: usize = 60;
 /// Why a machine, not its command, failed.
 #[derive(Debug)]
 pub enum Failure {
+    /// The user's command took too long; what the machine itself does is a crash then.
     Timeout(String),
     Crash(String),
     Signal(i32),
@@ -220,8 +221,8 @@ impl Session {
         })
     }
 
-    /// Sends a request and passes output to `sink` until the reply comes.
-    pub fn request(
+    /// Sends a request of our own and passes output to `sink` until the reply comes.
+    fn request(
         &mut self,
         request: &Request,
         limit: Duration,
@@ -229,11 +230,15 @@ impl Session {
     ) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
         self.reply(request, limit.into(), sink)
+            .map_err(of_the_machine)
     }
 
-    /// The same for a command that reads what this process reads.
+    /// The same for the user's command, which may read what this process reads.
     pub fn run(&mut self, request: &Request, limit: Limit, sink: &mut dyn Sink) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
+        if let Request::Run { input: false, .. } = request {
+            return self.reply(request, limit, sink);
+        }
         let credit = Arc::new(Credit::new(INPUT_WINDOW));
         self.input = Some(credit.clone());
         // Before anything is typed.
@@ -286,8 +291,8 @@ impl Session {
         let written = frame.write(&mut *agent);
         drop(agent);
         match written {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Timeout(format!(
-                "the guest does not listen\n{}",
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Crash(format!(
+                "timeout: the guest does not listen\n{}",
                 self.console.tail(TAIL_LINES)
             ))
             .into()),
@@ -514,7 +519,8 @@ impl Session {
         for piece in data.chunks(MAX_PAYLOAD) {
             self.send(Frame::Data(piece.to_vec()))?;
         }
-        match self.reply(&request, limit.into(), &mut Captured::default())? {
+        let reply = self.reply(&request, limit.into(), &mut Captured::default());
+        match reply.map_err(of_the_machine)? {
             Reply::Done => Ok(()),
             other => bail!("writing {path} in the guest: {other:?}"),
         }
@@ -524,6 +530,14 @@ impl Session {
     pub fn quit(mut self) {
         let _ = self.monitor.execute("quit", json!({}));
         self.qemu.wait_for(QUIT);
+    }
+}
+
+/// An error of a request of our own: that it takes too long says nothing of the user's command.
+fn of_the_machine(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Failure::Timeout(_)) => Failure::Crash(error.to_string()).into(),
+        _ => error,
     }
 }
 
@@ -579,6 +593,54 @@ fn last_lines(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A session with an agent that takes all and answers nothing; QEMU's monitor is gone.
+    fn silent() -> (Session, [UnixStream; 2]) {
+        let (agent, guest) = UnixStream::pair().unwrap();
+        let (console, port) = UnixStream::pair().unwrap();
+        let (monitor, mut qemu) = UnixStream::pair().unwrap();
+        qemu.write_all(b"{\"QMP\": {}}\n{\"return\": {}}\n")
+            .unwrap();
+        let (sender, news) = sync_channel(WAITING);
+        read_frames(agent.try_clone().unwrap(), sender);
+        let session = Session {
+            monitor: Monitor::connect(monitor, Interrupt::default()).unwrap(),
+            agent: Arc::new(Mutex::new(agent)),
+            input: None,
+            news,
+            console: Console::read(console, None).unwrap(),
+            kernel_log: None,
+            messages_path: PathBuf::new(),
+            interrupt: Interrupt::default(),
+            models: Vec::new(),
+            qemu: Reaped::new(std::process::Command::new("true").spawn().unwrap()),
+        };
+        (session, [guest, port])
+    }
+
+    #[test]
+    fn only_the_users_command_runs_out_of_time() {
+        let (mut session, _ends) = silent();
+        let limit = Duration::from_millis(10);
+        let crash = |error: anyhow::Error| match error.downcast_ref() {
+            Some(Failure::Crash(what)) => what.starts_with("timeout: "),
+            _ => false,
+        };
+        assert!(crash(session.ask(&Request::Hello, limit).unwrap_err()));
+        assert!(crash(session.load_module("x", "", limit).unwrap_err()));
+        assert!(crash(session.write_file("x", 0, b"", limit).unwrap_err()));
+        assert!(crash(session.run_quietly(&["x"], limit).unwrap_err()));
+        let command = Request::Run {
+            argv: vec!["x".into()],
+            env: Vec::new(),
+            cwd: String::new(),
+            input: false,
+            terminal: None,
+        };
+        let mut sink = Captured::default();
+        let error = session.run(&command, limit.into(), &mut sink).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Failure::Timeout(_))));
+    }
 
     #[test]
     fn silence_has_a_limit_of_its_own() {
