@@ -19,7 +19,7 @@ use rustix::fs::{flock, FlockOperation};
 use rustix::process::{getuid, setsid, Pid};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufReader, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -126,7 +126,11 @@ pub fn up(name: &Name) -> Result<u8> {
             );
         }
         if files.connect().is_ok() {
-            println!("{name} is up; kfd-vm exec --name {name} -- COMMAND");
+            // It is up whether anybody reads that or not.
+            let _ = writeln!(
+                io::stdout(),
+                "{name} is up; kfd-vm exec --name {name} -- COMMAND"
+            );
             return Ok(0);
         }
         if let Err(error) = interrupt.check() {
@@ -461,7 +465,7 @@ pub fn ps() -> Result<u8> {
     names.sort();
     for name in names {
         if let Some(description) = describe(&name) {
-            println!("{name}\t{description}");
+            writeln!(io::stdout(), "{name}\t{description}").context("the list")?;
         }
     }
     Ok(0)

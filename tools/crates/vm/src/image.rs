@@ -148,7 +148,7 @@ fn in_cache(
         wait_for_turn(&lock, interrupt)?;
         if !is_there() {
             remove_unused(cache);
-            eprintln!("kfd-vm: making a disk of {source} (once)");
+            say!("kfd-vm: making a disk of {source} (once)");
             let mut tree = Tree::new(tempfile::tempfile_in(cache)?, interrupt.clone());
             let made = fill(&mut tree).and_then(|settings| {
                 store(&notes, |file| Ok(serde_json::to_writer(file, &settings)?))?;

@@ -2,6 +2,17 @@
 //! `kfd-vm`: runs a command as root in a virtual machine with modelled GPUs, a stock kernel, stock
 //! amdgpu and a KFD of choice, and passes its output and exit status through.
 
+/// Says something on standard error. That nobody reads it, or that its disk is full, is no reason
+/// to end: `eprintln` would panic.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr().lock(),
+            format_args!("{}\n", format_args!($($words)*)),
+        );
+    }};
+}
+
 mod args;
 mod assets;
 mod background;
@@ -63,7 +74,7 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("kfd-vm: {error:#}");
+            say!("kfd-vm: {error:#}");
             match error.downcast_ref::<session::Failure>() {
                 Some(session::Failure::Timeout(_)) => ExitCode::from(STATUS_TIMEOUT),
                 Some(session::Failure::Signal(number)) => ExitCode::from(128 + *number as u8),

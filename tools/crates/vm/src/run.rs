@@ -239,7 +239,7 @@ pub fn until_end(
         initramfs: &initramfs,
     };
     if args.machine.accel == Accel::Auto {
-        eprintln!("kfd-vm: {}", args.machine.chosen(machine.kvm));
+        say!("kfd-vm: {}", args.machine.chosen(machine.kvm));
     }
     let gpus = run.start_gpus()?;
     let mut session = run
@@ -285,7 +285,7 @@ fn finish(gpus: Vec<Gpu>, findings: Vec<String>) -> Vec<String> {
             .map(|line| format!("the kernel's log: {line}")),
     );
     for error in &errors {
-        eprintln!("kfd-vm: {error}");
+        say!("kfd-vm: {error}");
     }
     errors
 }
@@ -298,7 +298,7 @@ fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
     for (number, gpu) in gpus.iter().enumerate() {
         let words = gpu.last_words();
         if !words.is_empty() {
-            eprintln!("kfd-vm: the model of GPU {number} said last:\n{words}");
+            say!("kfd-vm: the model of GPU {number} said last:\n{words}");
         }
     }
     error
@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
         if let Err(error) = snapshot.restore(&mut session) {
             drop(session);
             self.scratch.interrupt.check()?;
-            eprintln!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
+            say!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
             snapshot.discard();
             return self.cold(machine, gpus);
         }

@@ -48,7 +48,7 @@ impl Scratch {
     /// With --verbose, says what has been reached and when.
     pub fn note(&self, what: &str) {
         if self.verbose {
-            eprintln!(
+            say!(
                 "kfd-vm: {:6.2} s  {what}",
                 self.started.elapsed().as_secs_f32()
             );

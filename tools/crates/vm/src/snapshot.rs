@@ -65,7 +65,7 @@ pub fn wait_for_turn(lock: &File, interrupt: &Interrupt) -> Result<()> {
 }
 
 fn make(machine: &Machine<'_>, amdgpu: bool, scratch: &Scratch, path: &Path) -> Result<()> {
-    eprintln!("kfd-vm: making a snapshot for this kind of machine (once, under a minute)");
+    say!("kfd-vm: making a snapshot for this kind of machine (once, under a minute)");
     let mut session = Session::start(Start::new(machine, scratch)?)?;
     let release = session.hello()?;
     scratch.note(&format!("booted {release}"));
