@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         command if command.holds_children() && init::is_needed() => init::run(),
         Command::Run(args) => run::run(&args.options, &Order::of(&args)),
         Command::Shell(args) => run::run(&args.options, &Order::of_shell(&args)),
-        Command::Up(args) => background::up(&args.name),
+        Command::Up(args) => background::up(&args),
         Command::Hold(args) => run::hold(&args),
         Command::Exec(args) => background::exec(&args),
         Command::Ps => background::ps(),

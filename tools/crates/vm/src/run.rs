@@ -260,7 +260,11 @@ pub fn until_end(
 }
 
 /// What a machine is made of, made where it is not there yet.
-fn locate(args: &MachineArgs, interrupt: &Interrupt, network: bool) -> Result<(Assets, PathBuf)> {
+pub fn locate(
+    args: &MachineArgs,
+    interrupt: &Interrupt,
+    network: bool,
+) -> Result<(Assets, PathBuf)> {
     let found = Assets::locate(args, interrupt).and_then(|assets| {
         if network && !initramfs::has_module(&assets.kernel, "virtio_net") {
             bail!("--net and --publish need --kernel stock: this kernel has no virtio_net");
