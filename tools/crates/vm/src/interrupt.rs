@@ -19,9 +19,12 @@ const ENDING: &[i32] = &[
 pub struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
+    /// Takes the signals, but for those that whoever started this process wants ignored: nohup
+    /// does SIGHUP, a shell without job control SIGINT and SIGQUIT of what runs in the background.
     pub fn install() -> Result<Self> {
         let interrupt = Self::default();
-        for &signal in ENDING {
+        let ignored = ignored();
+        for &signal in ENDING.iter().filter(|&&signal| !ignored.has(signal)) {
             signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
         }
         Ok(interrupt)
@@ -46,6 +49,28 @@ impl Interrupt {
     }
 }
 
+/// Signals by their numbers.
+#[derive(Clone, Copy, Default)]
+pub struct Set(u64);
+
+impl Set {
+    pub fn has(self, signal: i32) -> bool {
+        self.0 >> (signal - 1) & 1 != 0
+    }
+}
+
+/// The signals that this process ignores. Of a process without procfs: none.
+pub fn ignored() -> Set {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored_by(&status)
+}
+
+fn ignored_by(status: &str) -> Set {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    Set(mask.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +85,15 @@ mod tests {
             error.downcast_ref(),
             Some(Failure::Signal(SIGTERM))
         ));
+    }
+
+    #[test]
+    fn ignored_signals_are_those_of_the_mask() {
+        let set = ignored_by("SigBlk:\t0000000000000004\nSigIgn:\t0000000000001003\n");
+        assert!(set.has(SIGHUP) && set.has(SIGINT) && set.has(SIGPIPE));
+        assert!(!set.has(SIGQUIT) && !set.has(SIGTERM));
+        assert!(!ignored_by("").has(SIGHUP));
+        // Rust's runtime ignores it.
+        assert!(ignored().has(SIGPIPE));
     }
 }
