@@ -165,7 +165,9 @@ fn in_cache(
     Ok(Image { disk, settings })
 }
 
-fn store(path: &Path, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
+/// Makes a file of the cache beside its place; what a killed maker leaves, [`remove_unused`]
+/// removes.
+pub fn store(path: &Path, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let part = tempfile::Builder::new()
         .suffix(".part")
@@ -249,6 +251,20 @@ mod tests {
         add("bin/big", tar::EntryType::Regular, &[7; 300_000]);
         add("bin/small", tar::EntryType::Regular, b"hello");
         archive.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_a_killed_maker_leaves_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let left = || fs::read_dir(directory.path()).unwrap().count();
+        let stored = store(&directory.path().join("initramfs-x.cpio"), |file| {
+            file.set_modified(std::time::UNIX_EPOCH)?;
+            assert_eq!(left(), 1);
+            remove_unused(directory.path());
+            assert_eq!(left(), 0);
+            Ok(())
+        });
+        assert!(stored.is_err());
     }
 
     #[test]

@@ -3,12 +3,14 @@
 
 use crate::assets::{Assets, KernelFiles, Key};
 use crate::cpio::Writer;
+use crate::image::store;
 use crate::place::Place;
 use crate::snapshot::keep;
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::MODULE_LIST;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,9 +56,7 @@ pub fn locate(assets: &Assets) -> Result<PathBuf> {
             Place::Installed { programs, .. } => programs.join(AGENT),
         };
         let bytes = build(&assets.kernel.modules, &fs::read(agent)?)?;
-        let part = tempfile::NamedTempFile::new_in(&assets.cache)?;
-        fs::write(part.path(), bytes)?;
-        part.persist(&path).context("storing the initramfs")?;
+        store(&path, |mut file| Ok(file.write_all(&bytes)?))?;
     }
     Ok(path)
 }
