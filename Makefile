@@ -92,9 +92,10 @@ image: sysroot module
 doc:
 	@tools/doc
 
+# By name, not by a kernel's build: that would fetch a kernel first.
+objects := *.o *.o.d *.ko *.mod *.mod.c .*.cmd *.cmd *.rcgu.* *.rmeta *_generated.* .tmp_*
+objects += Module.symvers modules.order
 clean:
-	@rm -rf build
-	@cd tools && cargo clean -q
-	@cd userspace && cargo clean -q
-	@tools/build-module clean
-	@tools/build-module --tests clean
+	@rm -rf build tools/target userspace/target
+	@find . -maxdepth 1 -type f \( -false $(objects:%=-o -name '%') \) -delete
+	@find rust uapi tests/modules -type f \( -false $(objects:%=-o -name '%') \) -delete
