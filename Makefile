@@ -36,11 +36,14 @@ module: sysroot
 module-debug: module
 	@tools/build-module --debug
 
+# Into the tree, wherever the user has cargo put what it builds: it is run from there.
+cargo_build := env -u CARGO_BUILD_TARGET cargo build --quiet --target-dir target
+
 tools: sysroot
-	@cd tools && cargo build --quiet
+	@cd tools && $(cargo_build)
 
 userspace: sysroot
-	@cd userspace && cargo build --quiet
+	@cd userspace && $(cargo_build)
 
 # Modules that tests load.
 module-tests: sysroot
