@@ -54,7 +54,7 @@ bootstrap() {
     say "making $(basename "$target") from $(mirror) (a minute or two)"
     bootstrap_into "$target.part" "$release" >"$target.log" 2>&1 || {
         tail -n 15 "$target.log" >&2
-        die "mmdebstrap failed; see $target.log"
+        die "mmdebstrap failed; see $target.log; MIRROR=URL takes another mirror than $(mirror)"
     }
 }
 
