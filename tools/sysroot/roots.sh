@@ -40,7 +40,7 @@ bootstrap() {
     while read -r name; do extra+=(--dpkgopt="path-exclude=$name")
     done < <(packages "$list" | sed -n 's/^exclude //p')
     while read -r name; do
-        extra+=(--customize-hook="chroot \"\$1\" python3 - <$here/$name")
+        extra+=(--customize-hook="chroot \"\$1\" python3 - <$(printf %q "$here/$name")")
     done < <(packages "$list" | sed -n 's/^hook //p')
     mapfile -t lines < <(sources "$suite")
     include=$(packages "$list" | grep -vE '^(unpack|prefer|exclude|hook) ' | paste -sd,)

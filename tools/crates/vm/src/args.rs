@@ -3,6 +3,7 @@
 
 use crate::image::Source;
 use crate::net::Publish;
+use crate::run::UNLIMITED;
 use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -476,6 +477,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .and_then(|s| Duration::try_from_secs_f64(s).ok());
     seconds
         .filter(|s| !s.is_zero())
+        .map(|s| s.min(UNLIMITED))
         .ok_or_else(|| "a positive number of seconds".into())
 }
 
@@ -618,6 +620,15 @@ mod tests {
         let usable = crate::kvm::check().is_ok();
         assert_eq!(kvm("--accel auto"), Ok(usable));
         assert_eq!(kvm("--accel kvm").is_ok(), usable);
+    }
+
+    #[test]
+    fn nobody_waits_for_more_than_a_year() {
+        for text in ["1e19", "31536001", "31536000"] {
+            assert_eq!(seconds(text), Ok(UNLIMITED), "{text}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(seconds("1e20").is_err() && seconds("inf").is_err());
     }
 
     #[test]
