@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: all help sysroot module module-debug module-tests tools userspace guest demo
-.PHONY: test test-long check deb install image doc fmt clean
+.PHONY: test test-long check deb install install-build image doc fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -19,7 +19,8 @@ help:
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
 	@echo "make test-long  the larger bars as well, in parts that can be resumed"
 	@echo "make deb        the Debian packages, in build/deb"
-	@echo "make install    kfd-vm and kfdctl, to run without this tree (PREFIX, DESTDIR)"
+	@echo "make install-build  kfd-vm and kfdctl, to run without this tree"
+	@echo "make install    puts what that has built there, as root (PREFIX, DESTDIR)"
 	@echo "make image      a container's image with a GPU in it, in build/image"
 	@echo "make doc        the book and the crates' pages, in build/book and build/doc"
 	@echo "make check      formatting, clippy, lengths, layers and documents"
@@ -36,11 +37,14 @@ module: sysroot
 module-debug: module
 	@tools/build-module --debug
 
+# Into the tree, wherever the user has cargo put what it builds: it is run from there.
+cargo_build := env -u CARGO_BUILD_TARGET cargo build --quiet --target-dir target
+
 tools: sysroot
-	@cd tools && cargo build --quiet
+	@cd tools && $(cargo_build)
 
 userspace: sysroot
-	@cd userspace && cargo build --quiet
+	@cd userspace && $(cargo_build)
 
 # Modules that tests load.
 module-tests: sysroot
@@ -78,10 +82,13 @@ check: sysroot
 deb:
 	@tools/make-deb
 
-# kfd-vm, its parts, kfdctl and, if it was built, the module; below $(DESTDIR)$(PREFIX).
+# kfd-vm, its parts, kfdctl and, if it was built, the module; below $(DESTDIR)$(PREFIX), where only
+# root may write: nothing is built then.
 PREFIX ?= /usr/local
 PROFILE ?= release
-install: sysroot
+install-build: sysroot
+	@PROFILE="$(PROFILE)" tools/install --build
+install:
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" PROFILE="$(PROFILE)" tools/install
 
 # A container's image, in OCI's layout in build/image.
@@ -92,9 +99,10 @@ image: sysroot module
 doc:
 	@tools/doc
 
+# By name, not by a kernel's build: that would fetch a kernel first.
+objects := *.o *.o.d *.ko *.mod *.mod.c .*.cmd *.cmd *.rcgu.* *.rmeta *_generated.* .tmp_*
+objects += Module.symvers modules.order
 clean:
-	@rm -rf build
-	@cd tools && cargo clean -q
-	@cd userspace && cargo clean -q
-	@tools/build-module clean
-	@tools/build-module --tests clean
+	@rm -rf build tools/target userspace/target
+	@find . -maxdepth 1 -type f \( -false $(objects:%=-o -name '%') \) -delete
+	@find rust uapi tests/modules -type f \( -false $(objects:%=-o -name '%') \) -delete

@@ -43,7 +43,7 @@ case $library in
         }
         ;;
 esac
-eval "$(tools/sysroot/sysroot env $root)"
+eval "$(tools/sysroot/sysroot shell-env $root)"
 # What is not the driver: the guest's image by its name, the kernel, the model, how it is run.
 same=$({ echo "$GUEST_IMAGE $KERNEL_RELEASE $late"
     cat tests/libraries/run.sh

@@ -94,13 +94,17 @@ need_room() {
     [ "$free" -ge "$1" ] || die "$2 needs $1 GiB in $cache, and $free GiB are free"
 }
 
+# Others have repositories for Debian under such a name, too: the origin tells, or, where the index
+# was not fetched yet, that there are updates of a release.
 mirror() {
     if [ -n "${MIRROR:-}" ]; then echo "$MIRROR"; return; fi
     local found=''
     ! command -v apt-get >/dev/null ||
-        found=$(apt-get indextargets --format '$(SITE) $(REPO_URI)' 'Created-By: Packages' \
-            2>/dev/null |
-            awk '$2 ~ /\/debian\/?$/ {print $2; exit}' | sed 's#/$##')
+        found=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(ORIGIN)' \
+            'Created-By: Packages' 2>/dev/null |
+            awk '$1 !~ /\/debian\/?$/ {next}
+                NF == 3 && $3 == "Debian" || NF == 2 && $2 ~ /-updates$/ {print $1; exit}' |
+            sed 's#/$##')
     # On another distribution: the name that Debian serves everybody under.
     echo "${found:-http://deb.debian.org/debian}"
 }

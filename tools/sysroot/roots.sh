@@ -40,7 +40,7 @@ bootstrap() {
     while read -r name; do extra+=(--dpkgopt="path-exclude=$name")
     done < <(packages "$list" | sed -n 's/^exclude //p')
     while read -r name; do
-        extra+=(--customize-hook="chroot \"\$1\" python3 - <$here/$name")
+        extra+=(--customize-hook="chroot \"\$1\" python3 - <$(printf %q "$here/$name")")
     done < <(packages "$list" | sed -n 's/^hook //p')
     mapfile -t lines < <(sources "$suite")
     include=$(packages "$list" | grep -vE '^(unpack|prefer|exclude|hook) ' | paste -sd,)
@@ -54,7 +54,7 @@ bootstrap() {
     say "making $(basename "$target") from $(mirror) (a minute or two)"
     bootstrap_into "$target.part" "$release" >"$target.log" 2>&1 || {
         tail -n 15 "$target.log" >&2
-        die "mmdebstrap failed; see $target.log"
+        die "mmdebstrap failed; see $target.log; MIRROR=URL takes another mirror than $(mirror)"
     }
 }
 

@@ -239,7 +239,8 @@ pub fn instructions(data: &[u8]) {
     while !input.is_empty() && code.len() < 1024 {
         code.push(input.u32());
     }
-    for (at, words) in (0..).zip(code.windows(2)) {
+    // The scaled MFMA has four dwords; of the last ones fewer are left.
+    for (at, words) in (0..).zip((0..code.len()).map(|at| &code[at..code.len().min(at + 4)])) {
         if let Ok(inst) = gcn::decode::decode(at * 4, words) {
             assert!(inst.to_string().len() < 1024);
         }

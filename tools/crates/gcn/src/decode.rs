@@ -97,6 +97,14 @@ impl Reader<'_> {
             _ => return Err(DecodeError::Unknown("source operand")),
         })
     }
+
+    /// The same in an instruction of two dwords, which on gfx9 has no literal behind it.
+    fn long_source(&mut self, code: u32, ty: Ty) -> Result<Src> {
+        if code == 255 {
+            return Err(DecodeError::Unknown("two dwords with a literal"));
+        }
+        self.source(code, ty)
+    }
 }
 
 /// A literal dword as an operand of this type: upper half of a double, low bits of everything else.
@@ -240,6 +248,35 @@ mod tests {
         );
         assert_eq!(decode(0, &[0xd28f_0002]), Err(DecodeError::Short));
         assert_eq!(decode(0, &[0x8004_ff00]), Err(DecodeError::Short));
+    }
+
+    #[test]
+    fn two_dwords_have_no_literal_behind_them() {
+        let is_none = |words: [u32; 2], good: u32| {
+            assert!(decode(0, &[words[0], good]).is_ok(), "{words:08x?}");
+            let refused = decode(0, &words);
+            assert!(
+                matches!(refused, Err(DecodeError::Unknown(_))),
+                "{words:08x?}"
+            );
+        };
+        // v_mov_b32_sdwa v0, s16; buffer_load_dword and tbuffer_load_format_x, off, s[4:7], 0.
+        is_none([0x7e00_02f9, 0x0086_06ff], 0x0086_0610);
+        is_none([0xe050_0000, 0xff01_0000], 0x8001_0000);
+        is_none([0xe870_0000, 0xff01_0000], 0x8001_0000);
+        // v_add_f32_sdwa v2, v3, and source 1; VOP2's literals have no such forms.
+        let refused = |words: [u32; 2]| {
+            let result = decode(0, &words);
+            assert!(
+                matches!(result, Err(DecodeError::Unknown(_))),
+                "{words:08x?}"
+            );
+        };
+        refused([0x0205_fef9, 0x8606_0603]);
+        for op in [23, 24, 36, 37] {
+            refused([op << 25 | 0x0004_06f9, 0x0606_0603]);
+            refused([op << 25 | 0x0004_06fa, 0xff00_e403]);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::image::Source;
 use crate::net::Publish;
+use crate::run::UNLIMITED;
 use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -35,7 +36,8 @@ pub enum Command {
     /// of `run`.
     #[command(args_override_self = true)]
     Up(Box<UpArgs>),
-    /// Run a command in a machine that is up and exit with its status.
+    /// Run a command in a machine that is up and exit with its status (124: timeout, 125: the
+    /// machine failed).
     #[command(args_override_self = true)]
     Exec(Box<ExecArgs>),
     /// List the machines that are up: their names, and what they are.
@@ -159,7 +161,7 @@ pub struct MachineArgs {
 pub struct CommandArgs {
     #[command(flatten)]
     pub options: RunArgs,
-    /// Seconds the command may take.
+    /// Seconds the command may take, from its start; then the status is 124.
     #[arg(long, default_value = "600", value_parser = seconds)]
     pub timeout: Duration,
     /// Seconds for which the command may print nothing [default: no limit].
@@ -475,6 +477,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .and_then(|s| Duration::try_from_secs_f64(s).ok());
     seconds
         .filter(|s| !s.is_zero())
+        .map(|s| s.min(UNLIMITED))
         .ok_or_else(|| "a positive number of seconds".into())
 }
 
@@ -617,6 +620,15 @@ mod tests {
         let usable = crate::kvm::check().is_ok();
         assert_eq!(kvm("--accel auto"), Ok(usable));
         assert_eq!(kvm("--accel kvm").is_ok(), usable);
+    }
+
+    #[test]
+    fn nobody_waits_for_more_than_a_year() {
+        for text in ["1e19", "31536001", "31536000"] {
+            assert_eq!(seconds(text), Ok(UNLIMITED), "{text}");
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(seconds("1e20").is_err() && seconds("inf").is_err());
     }
 
     #[test]

@@ -4,16 +4,18 @@
 use crate::args::{Kernel, MachineArgs};
 use crate::image::{self, Settings};
 use crate::initramfs;
+use crate::interrupt::Interrupt;
 use crate::place::Place;
-use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
-use rustix::process::{kill_process, Pid, Signal};
+use rustix::process::{kill_process_group, Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs;
+use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -56,7 +58,7 @@ impl Assets {
                 let text = fs::read_to_string(&file);
                 variables(&text.with_context(|| file.display().to_string())?)
             }
-            None => sysroot_env(&sysroot, suite)?,
+            None => sysroot_env(&sysroot, suite, interrupt)?,
         };
         let get = |name: &str| {
             env.get(name)
@@ -179,16 +181,22 @@ fn image_of(root: &str) -> Result<Option<PathBuf>> {
         .with_context(|| format!("the image {root}"))
 }
 
-fn sysroot_env(sysroot: &Path, suite: &str) -> Result<HashMap<String, String>> {
-    let output = Command::new(sysroot).args(["env", suite]).output();
-    let output = output.with_context(|| format!("running {}", sysroot.display()))?;
-    if !output.status.success() {
-        bail!(
-            "`sysroot env` failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    let text = String::from_utf8(output.stdout).context("`sysroot env`")?;
+/// Makes what is missing for an answer, which takes 20 minutes the first time.
+fn sysroot_env(
+    sysroot: &Path,
+    suite: &str,
+    interrupt: &Interrupt,
+) -> Result<HashMap<String, String>> {
+    let mut said = tempfile::tempfile().context("a temporary file")?;
+    run_step(
+        sysroot,
+        &["env", suite],
+        said.try_clone()?.into(),
+        interrupt,
+    )?;
+    let mut text = String::new();
+    said.rewind()?;
+    said.read_to_string(&mut text).context("`sysroot env`")?;
     Ok(variables(&text))
 }
 
@@ -204,10 +212,17 @@ fn ensure(sysroot: &Path, made: &Path, step: &[&str], interrupt: &Interrupt) -> 
     if made.exists() {
         return Ok(());
     }
-    let mut child = Command::new(sysroot).args(step).spawn();
-    let child = child
-        .as_mut()
-        .map_err(|error| anyhow!("running sysroot: {error}"))?;
+    run_step(sysroot, step, Stdio::inherit(), interrupt)
+}
+
+/// Runs a step of sysroot to its end; what it does it says on our standard error. It is a process
+/// group of its own, all of which a signal to us ends: its shell alone would leave a download
+/// behind.
+fn run_step(sysroot: &Path, step: &[&str], stdout: Stdio, interrupt: &Interrupt) -> Result<()> {
+    let mut command = Command::new(sysroot);
+    command.args(step).process_group(0);
+    let child = command.stdin(Stdio::null()).stdout(stdout).spawn();
+    let mut child = child.with_context(|| format!("running {}", sysroot.display()))?;
     loop {
         if let Some(status) = child.try_wait()? {
             break match status.success() {
@@ -216,7 +231,7 @@ fn ensure(sysroot: &Path, made: &Path, step: &[&str], interrupt: &Interrupt) -> 
             };
         }
         if let Err(signal) = interrupt.check() {
-            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            let _ = kill_process_group(Pid::from_child(&child), Signal::TERM);
             child.wait()?;
             return Err(signal);
         }

@@ -6,11 +6,12 @@
 //! name in a directory of the user's. On the socket frames go as on the agent's port: a connection
 //! begins with a request, and one that runs a command is a channel of the port.
 
-use crate::args::{DownArgs, ExecArgs, Name};
+use crate::args::{DownArgs, ExecArgs, Name, UpArgs};
 use crate::input;
+use crate::interrupt::Interrupt;
 use crate::output::{PassThrough, Sink};
-use crate::run::Order;
-use crate::session::{Failure, Interrupt};
+use crate::run::{self, Order};
+use crate::session::Failure;
 use crate::terminal::{self, Terminal};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, OUTPUT_WINDOW};
@@ -18,7 +19,7 @@ use rustix::fs::{flock, FlockOperation};
 use rustix::process::{getuid, setsid, Pid};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufReader, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -101,12 +102,20 @@ fn directory() -> Result<PathBuf> {
 }
 
 /// Starts a machine, and returns when commands can run in it.
-pub fn up(name: &Name) -> Result<u8> {
+pub fn up(args: &UpArgs) -> Result<u8> {
+    let name = &args.name;
     let files = Files::of(name)?;
     // Given free again for the process that will hold it.
     if files.lock()?.is_none() {
         bail!("the machine {name} is up already");
     }
+    // Here, not by the holder: the first time it takes 20 minutes, and says so.
+    let interrupt = Interrupt::install()?;
+    run::locate(
+        &args.options.machine,
+        &interrupt,
+        args.options.has_network(),
+    )?;
     let log = File::create(files.path("log"))?;
     let mut command = Command::new("/proc/self/exe");
     // `up` and its options, which are those of `hold`.
@@ -116,7 +125,6 @@ pub fn up(name: &Name) -> Result<u8> {
         .stdout(log.try_clone()?)
         .stderr(log);
     let mut child = command.spawn().context("starting what holds the machine")?;
-    let interrupt = Interrupt::install()?;
     loop {
         if let Some(status) = child.try_wait()? {
             bail!(
@@ -125,7 +133,11 @@ pub fn up(name: &Name) -> Result<u8> {
             );
         }
         if files.connect().is_ok() {
-            println!("{name} is up; kfd-vm exec --name {name} -- COMMAND");
+            // It is up whether anybody reads that or not.
+            let _ = writeln!(
+                io::stdout(),
+                "{name} is up; kfd-vm exec --name {name} -- COMMAND"
+            );
             return Ok(0);
         }
         if let Err(error) = interrupt.check() {
@@ -460,7 +472,7 @@ pub fn ps() -> Result<u8> {
     names.sort();
     for name in names {
         if let Some(description) = describe(&name) {
-            println!("{name}\t{description}");
+            writeln!(io::stdout(), "{name}\t{description}").context("the list")?;
         }
     }
     Ok(0)

@@ -4,7 +4,7 @@
 use crate::args::RunArgs;
 use crate::child::{self, Reaped};
 use crate::perfetto;
-use crate::place::Place;
+use crate::place::{cargo_build, Place};
 use anyhow::{anyhow, bail, Context, Result};
 use rustix::fs::{memfd_create, MemfdFlags};
 use signal_hook::consts::SIGTERM;
@@ -45,10 +45,7 @@ fn build_server(workspace: &Path) -> Result<PathBuf> {
     if !workspace.join("crates").join(PACKAGE).exists() {
         bail!("this tree has no {PACKAGE}; set GPU_MODEL_SERVER to one, or use --gpus 0");
     }
-    let status = Command::new("cargo")
-        .args(["build", "--quiet", "--package", PACKAGE])
-        .current_dir(workspace)
-        .status();
+    let status = cargo_build(workspace, PACKAGE).status();
     if !status.context("running cargo")?.success() {
         bail!("{PACKAGE} did not build");
     }

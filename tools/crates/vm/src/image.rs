@@ -8,7 +8,7 @@ mod squashfs;
 mod tree;
 
 use crate::assets::Key;
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::snapshot::{keep, remove_unused, wait_for_turn};
 use anyhow::{bail, Context, Result};
 use flate2::read::MultiGzDecoder;
@@ -148,7 +148,7 @@ fn in_cache(
         wait_for_turn(&lock, interrupt)?;
         if !is_there() {
             remove_unused(cache);
-            eprintln!("kfd-vm: making a disk of {source} (once)");
+            say!("kfd-vm: making a disk of {source} (once)");
             let mut tree = Tree::new(tempfile::tempfile_in(cache)?, interrupt.clone());
             let made = fill(&mut tree).and_then(|settings| {
                 store(&notes, |file| Ok(serde_json::to_writer(file, &settings)?))?;
@@ -165,7 +165,9 @@ fn in_cache(
     Ok(Image { disk, settings })
 }
 
-fn store(path: &Path, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
+/// Makes a file of the cache beside its place; what a killed maker leaves, [`remove_unused`]
+/// removes.
+pub fn store(path: &Path, fill: impl FnOnce(&File) -> Result<()>) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let part = tempfile::Builder::new()
         .suffix(".part")
@@ -249,6 +251,20 @@ mod tests {
         add("bin/big", tar::EntryType::Regular, &[7; 300_000]);
         add("bin/small", tar::EntryType::Regular, b"hello");
         archive.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_a_killed_maker_leaves_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let left = || fs::read_dir(directory.path()).unwrap().count();
+        let stored = store(&directory.path().join("initramfs-x.cpio"), |file| {
+            file.set_modified(std::time::UNIX_EPOCH)?;
+            assert_eq!(left(), 1);
+            remove_unused(directory.path());
+            assert_eq!(left(), 0);
+            Ok(())
+        });
+        assert!(stored.is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! on, and ends as the child did.
 
 use crate::child;
+use crate::interrupt;
 use anyhow::{anyhow, Context, Result};
 use rustix::process::{getpid, kill_process, wait, Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::SIGCHLD;
@@ -29,8 +30,11 @@ pub fn is_needed() -> bool {
 
 /// Runs this program again as a child, and returns its status, as a shell gives it.
 pub fn run() -> Result<u8> {
+    // What is ignored is ignored by the child as well.
+    let ignored = interrupt::ignored();
+    let passed_on = PASSED_ON.iter().filter(|&&signal| !ignored.has(signal));
     // Before there is a child that could end.
-    let mut signals = Signals::new(PASSED_ON.iter().chain([&SIGCHLD]))?;
+    let mut signals = Signals::new(passed_on.chain([&SIGCHLD]))?;
     let program = std::env::current_exe().context("this program's name")?;
     // The terminal is the child's to read.
     let mut command = child::in_our_group(program);

@@ -3,14 +3,15 @@
 
 use crate::assets::{Assets, KernelFiles, Key};
 use crate::cpio::Writer;
-use crate::place::Place;
+use crate::image::store;
+use crate::place::{cargo_build, Place};
 use crate::snapshot::keep;
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::MODULE_LIST;
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// By file name; what a kernel has built in is passed over.
 const MODULES: &[&str] = &[
@@ -54,9 +55,7 @@ pub fn locate(assets: &Assets) -> Result<PathBuf> {
             Place::Installed { programs, .. } => programs.join(AGENT),
         };
         let bytes = build(&assets.kernel.modules, &fs::read(agent)?)?;
-        let part = tempfile::NamedTempFile::new_in(&assets.cache)?;
-        fs::write(part.path(), bytes)?;
-        part.persist(&path).context("storing the initramfs")?;
+        store(&path, |mut file| Ok(file.write_all(&bytes)?))?;
     }
     Ok(path)
 }
@@ -88,17 +87,13 @@ fn build(modules: &Path, agent: &[u8]) -> Result<Vec<u8>> {
 
 /// Compiles the agent, statically linked: the guest's root is not there yet when it starts.
 fn build_agent(workspace: &Path) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--package", AGENT, "--target", TARGET]);
-    cargo.current_dir(workspace);
-    cargo.env(
+    let mut cargo = cargo_build(workspace, AGENT);
+    cargo.args(["--target", TARGET]).env(
         "RUSTFLAGS",
         "-C target-feature=+crt-static -C strip=symbols",
     );
-    // The launcher's own cargo may have set these for its own build.
-    cargo
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("CARGO_TARGET_DIR");
+    // The launcher's own cargo may have set it for its own build.
+    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
     if !cargo.status().context("running cargo")?.success() {
         bail!("the guest's agent did not build");
     }

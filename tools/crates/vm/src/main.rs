@@ -2,6 +2,17 @@
 //! `kfd-vm`: runs a command as root in a virtual machine with modelled GPUs, a stock kernel, stock
 //! amdgpu and a KFD of choice, and passes its output and exit status through.
 
+/// Says something on standard error. That nobody reads it, or that its disk is full, is no reason
+/// to end: `eprintln` would panic.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr().lock(),
+            format_args!("{}\n", format_args!($($words)*)),
+        );
+    }};
+}
+
 mod args;
 mod assets;
 mod background;
@@ -14,6 +25,7 @@ mod image;
 mod init;
 mod initramfs;
 mod input;
+mod interrupt;
 mod kernel_log;
 mod kvm;
 mod machine;
@@ -45,7 +57,7 @@ fn main() -> ExitCode {
         command if command.holds_children() && init::is_needed() => init::run(),
         Command::Run(args) => run::run(&args.options, &Order::of(&args)),
         Command::Shell(args) => run::run(&args.options, &Order::of_shell(&args)),
-        Command::Up(args) => background::up(&args.name),
+        Command::Up(args) => background::up(&args),
         Command::Hold(args) => run::hold(&args),
         Command::Exec(args) => background::exec(&args),
         Command::Ps => background::ps(),
@@ -62,7 +74,7 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("kfd-vm: {error:#}");
+            say!("kfd-vm: {error:#}");
             match error.downcast_ref::<session::Failure>() {
                 Some(session::Failure::Timeout(_)) => ExitCode::from(STATUS_TIMEOUT),
                 Some(session::Failure::Signal(number)) => ExitCode::from(128 + *number as u8),

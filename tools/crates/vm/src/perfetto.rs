@@ -71,7 +71,7 @@ impl Perfetto {
         for number in 0..gpus {
             // The topology lists GPUs in the order in which they were plugged in.
             let Some((gpu_id, clocks)) = known.gpus.get(number) else {
-                eprintln!("kfd-vm: not in the timeline: GPU {number}, whose clock is not known");
+                say!("kfd-vm: not in the timeline: GPU {number}, whose clock is not known");
                 continue;
             };
             let path = trace(scratch, number);

@@ -4,6 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Below the prefix of an installation.
 const LIB: &str = "lib/amdkfd-rs";
@@ -99,6 +100,16 @@ impl Place {
     }
 }
 
+/// Cargo's build of a package of a workspace, which lies in `target` there afterwards: wherever the
+/// user's environment or configuration has cargo put what it builds.
+pub fn cargo_build(workspace: &Path, package: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--target-dir", "target"]);
+    cargo.args(["--package", package]).current_dir(workspace);
+    cargo.env_remove("CARGO_BUILD_TARGET");
+    cargo
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,5 +159,18 @@ mod tests {
             module(Place::choose(None, None, Some(PACKAGE))),
             Path::new("/lib/modules/1.2.3-test/updates/dkms/amdkfd.ko.xz")
         );
+    }
+
+    #[test]
+    fn what_cargo_builds_is_in_the_tree() {
+        let cargo = cargo_build(Path::new("/tree/tools"), "x");
+        let args: Vec<_> = cargo.get_args().filter_map(OsStr::to_str).collect();
+        assert_eq!(
+            args.join(" "),
+            "build --quiet --target-dir target --package x"
+        );
+        assert_eq!(cargo.get_current_dir(), Some(Path::new("/tree/tools")));
+        let removed = (OsStr::new("CARGO_BUILD_TARGET"), None);
+        assert!(cargo.get_envs().any(|variable| variable == removed));
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A client for QEMU's machine protocol: one command at a time, events passed over.
 
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};

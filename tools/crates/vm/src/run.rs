@@ -9,13 +9,14 @@ use crate::background::{self, Held};
 use crate::gpus::{self, Gpu, Hive};
 use crate::image::Settings;
 use crate::initramfs;
+use crate::interrupt::Interrupt;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
 use crate::net;
 use crate::output::{PassThrough, Sink};
 use crate::perfetto::Perfetto;
 use crate::scratch::Scratch;
-use crate::session::{Failure, Interrupt, Limit, Session, Start};
+use crate::session::{Failure, Limit, Session, Start};
 use crate::snapshot;
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
@@ -49,8 +50,8 @@ pub struct Order {
 }
 
 const SHELL: &str = "command -v bash >/dev/null && exec bash -l; exec sh -l";
-/// A year: nobody waits for more.
-const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// A year: nobody waits for more, and every clock can add it.
+pub const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Order {
     pub fn of(args: &CommandArgs) -> Self {
@@ -238,7 +239,7 @@ pub fn until_end(
         initramfs: &initramfs,
     };
     if args.machine.accel == Accel::Auto {
-        eprintln!("kfd-vm: {}", args.machine.chosen(machine.kvm));
+        say!("kfd-vm: {}", args.machine.chosen(machine.kvm));
     }
     let gpus = run.start_gpus()?;
     let mut session = run
@@ -259,7 +260,11 @@ pub fn until_end(
 }
 
 /// What a machine is made of, made where it is not there yet.
-fn locate(args: &MachineArgs, interrupt: &Interrupt, network: bool) -> Result<(Assets, PathBuf)> {
+pub fn locate(
+    args: &MachineArgs,
+    interrupt: &Interrupt,
+    network: bool,
+) -> Result<(Assets, PathBuf)> {
     let found = Assets::locate(args, interrupt).and_then(|assets| {
         if network && !initramfs::has_module(&assets.kernel, "virtio_net") {
             bail!("--net and --publish need --kernel stock: this kernel has no virtio_net");
@@ -284,7 +289,7 @@ fn finish(gpus: Vec<Gpu>, findings: Vec<String>) -> Vec<String> {
             .map(|line| format!("the kernel's log: {line}")),
     );
     for error in &errors {
-        eprintln!("kfd-vm: {error}");
+        say!("kfd-vm: {error}");
     }
     errors
 }
@@ -297,7 +302,7 @@ fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
     for (number, gpu) in gpus.iter().enumerate() {
         let words = gpu.last_words();
         if !words.is_empty() {
-            eprintln!("kfd-vm: the model of GPU {number} said last:\n{words}");
+            say!("kfd-vm: the model of GPU {number} said last:\n{words}");
         }
     }
     error
@@ -390,7 +395,7 @@ impl<'a> Run<'a> {
         if let Err(error) = snapshot.restore(&mut session) {
             drop(session);
             self.scratch.interrupt.check()?;
-            eprintln!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
+            say!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
             snapshot.discard();
             return self.cold(machine, gpus);
         }
@@ -546,11 +551,7 @@ impl<'a> Run<'a> {
             None => order.instead(order.command.clone()),
         };
         let request = order.request(working_directory(self.args)?, &self.args.env);
-        let reply = match order.reads {
-            true => session.run(&request, order.limit, sink)?,
-            false => session.request(&request, order.limit(), sink)?,
-        };
-        match reply {
+        match session.run(&request, order.limit, sink)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),

@@ -2,7 +2,7 @@
 //! The scratch directory of a run: locked while its process lives, and removed by the next run if
 //! that process was killed.
 
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use anyhow::{Context, Result};
 use rustix::fs::{flock, FlockOperation};
 use rustix::process::getuid;
@@ -48,7 +48,7 @@ impl Scratch {
     /// With --verbose, says what has been reached and when.
     pub fn note(&self, what: &str) {
         if self.verbose {
-            eprintln!(
+            say!(
                 "kfd-vm: {:6.2} s  {what}",
                 self.started.elapsed().as_secs_f32()
             );

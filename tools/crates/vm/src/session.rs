@@ -7,6 +7,7 @@ use crate::child::{self, Reaped};
 use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
 use crate::input;
+use crate::interrupt::Interrupt;
 use crate::machine::{Machine, Wiring};
 use crate::output::Sink;
 use crate::qmp::Monitor;
@@ -16,7 +17,6 @@ use crate::terminal::{self, Terminal};
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, MAX_PAYLOAD};
 use serde_json::{json, Value};
-use signal_hook::consts::*;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -24,7 +24,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,6 +41,7 @@ const TAIL_LINES: usize = 60;
 /// Why a machine, not its command, failed.
 #[derive(Debug)]
 pub enum Failure {
+    /// The user's command took too long; what the machine itself does is a crash then.
     Timeout(String),
     Crash(String),
     Signal(i32),
@@ -221,8 +221,8 @@ impl Session {
         })
     }
 
-    /// Sends a request and passes output to `sink` until the reply comes.
-    pub fn request(
+    /// Sends a request of our own and passes output to `sink` until the reply comes.
+    fn request(
         &mut self,
         request: &Request,
         limit: Duration,
@@ -230,11 +230,15 @@ impl Session {
     ) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
         self.reply(request, limit.into(), sink)
+            .map_err(of_the_machine)
     }
 
-    /// The same for a command that reads what this process reads.
+    /// The same for the user's command, which may read what this process reads.
     pub fn run(&mut self, request: &Request, limit: Limit, sink: &mut dyn Sink) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
+        if let Request::Run { input: false, .. } = request {
+            return self.reply(request, limit, sink);
+        }
         let credit = Arc::new(Credit::new(INPUT_WINDOW));
         self.input = Some(credit.clone());
         // Before anything is typed.
@@ -287,8 +291,8 @@ impl Session {
         let written = frame.write(&mut *agent);
         drop(agent);
         match written {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Timeout(format!(
-                "the guest does not listen\n{}",
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Crash(format!(
+                "timeout: the guest does not listen\n{}",
                 self.console.tail(TAIL_LINES)
             ))
             .into()),
@@ -515,7 +519,8 @@ impl Session {
         for piece in data.chunks(MAX_PAYLOAD) {
             self.send(Frame::Data(piece.to_vec()))?;
         }
-        match self.reply(&request, limit.into(), &mut Captured::default())? {
+        let reply = self.reply(&request, limit.into(), &mut Captured::default());
+        match reply.map_err(of_the_machine)? {
             Reply::Done => Ok(()),
             other => bail!("writing {path} in the guest: {other:?}"),
         }
@@ -525,6 +530,14 @@ impl Session {
     pub fn quit(mut self) {
         let _ = self.monitor.execute("quit", json!({}));
         self.qemu.wait_for(QUIT);
+    }
+}
+
+/// An error of a request of our own: that it takes too long says nothing of the user's command.
+fn of_the_machine(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Failure::Timeout(_)) => Failure::Crash(error.to_string()).into(),
+        _ => error,
     }
 }
 
@@ -540,45 +553,6 @@ impl Sink for Captured {
 
     fn stderr(&mut self, bytes: &[u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
         self.stdout(bytes, waits)
-    }
-}
-
-/// Those that would end a program that does not handle them, but for SIGKILL and what a fault of
-/// its own raises. SIGPIPE is an error of a write.
-const ENDING: &[i32] = &[
-    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,
-    SIGXFSZ, SIGIO,
-];
-
-/// The signals that end a run in order: everything is killed and removed on the way out.
-#[derive(Clone, Default)]
-pub struct Interrupt(Arc<AtomicUsize>);
-
-impl Interrupt {
-    pub fn install() -> Result<Self> {
-        let interrupt = Self::default();
-        for &signal in ENDING {
-            signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
-        }
-        Ok(interrupt)
-    }
-
-    #[cfg(test)]
-    pub fn set(&self, signal: usize) {
-        self.0.store(signal, Ordering::Relaxed);
-    }
-
-    /// A signal that has come, and is not to end anything of ours.
-    pub fn take(&self) -> Option<usize> {
-        let number = self.0.swap(0, Ordering::Relaxed);
-        (number != 0).then_some(number)
-    }
-
-    pub fn check(&self) -> Result<()> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            signal => Err(Failure::Signal(signal as i32).into()),
-        }
     }
 }
 
@@ -620,16 +594,52 @@ fn last_lines(path: &Path) -> String {
 mod tests {
     use super::*;
 
+    /// A session with an agent that takes all and answers nothing; QEMU's monitor is gone.
+    fn silent() -> (Session, [UnixStream; 2]) {
+        let (agent, guest) = UnixStream::pair().unwrap();
+        let (console, port) = UnixStream::pair().unwrap();
+        let (monitor, mut qemu) = UnixStream::pair().unwrap();
+        qemu.write_all(b"{\"QMP\": {}}\n{\"return\": {}}\n")
+            .unwrap();
+        let (sender, news) = sync_channel(WAITING);
+        read_frames(agent.try_clone().unwrap(), sender);
+        let session = Session {
+            monitor: Monitor::connect(monitor, Interrupt::default()).unwrap(),
+            agent: Arc::new(Mutex::new(agent)),
+            input: None,
+            news,
+            console: Console::read(console, None).unwrap(),
+            kernel_log: None,
+            messages_path: PathBuf::new(),
+            interrupt: Interrupt::default(),
+            models: Vec::new(),
+            qemu: Reaped::new(std::process::Command::new("true").spawn().unwrap()),
+        };
+        (session, [guest, port])
+    }
+
     #[test]
-    fn a_signal_is_a_failure_of_its_own() {
-        let interrupt = Interrupt::default();
-        assert!(interrupt.check().is_ok());
-        interrupt.0.store(SIGTERM as usize, Ordering::Relaxed);
-        let error = interrupt.check().unwrap_err();
-        assert!(matches!(
-            error.downcast_ref(),
-            Some(Failure::Signal(SIGTERM))
-        ));
+    fn only_the_users_command_runs_out_of_time() {
+        let (mut session, _ends) = silent();
+        let limit = Duration::from_millis(10);
+        let crash = |error: anyhow::Error| match error.downcast_ref() {
+            Some(Failure::Crash(what)) => what.starts_with("timeout: "),
+            _ => false,
+        };
+        assert!(crash(session.ask(&Request::Hello, limit).unwrap_err()));
+        assert!(crash(session.load_module("x", "", limit).unwrap_err()));
+        assert!(crash(session.write_file("x", 0, b"", limit).unwrap_err()));
+        assert!(crash(session.run_quietly(&["x"], limit).unwrap_err()));
+        let command = Request::Run {
+            argv: vec!["x".into()],
+            env: Vec::new(),
+            cwd: String::new(),
+            input: false,
+            terminal: None,
+        };
+        let mut sink = Captured::default();
+        let error = session.run(&command, limit.into(), &mut sink).unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Failure::Timeout(_))));
     }
 
     #[test]

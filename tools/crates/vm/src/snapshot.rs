@@ -5,11 +5,12 @@
 //! depends on.
 
 use crate::image;
+use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::place::Place;
 use crate::run::load_amdgpu;
 use crate::scratch::Scratch;
-use crate::session::{Interrupt, Session, Start};
+use crate::session::{Session, Start};
 use anyhow::{Context, Result};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
@@ -64,7 +65,7 @@ pub fn wait_for_turn(lock: &File, interrupt: &Interrupt) -> Result<()> {
 }
 
 fn make(machine: &Machine<'_>, amdgpu: bool, scratch: &Scratch, path: &Path) -> Result<()> {
-    eprintln!("kfd-vm: making a snapshot for this kind of machine (once, under a minute)");
+    say!("kfd-vm: making a snapshot for this kind of machine (once, under a minute)");
     let mut session = Session::start(Start::new(machine, scratch)?)?;
     let release = session.hello()?;
     scratch.note(&format!("booted {release}"));

@@ -10,7 +10,7 @@ use crate::STATUS_FAILED;
 use anyhow::{Context, Result};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
 /// A test failed.
@@ -19,6 +19,8 @@ const STATUS_TESTS_FAILED: u8 = 1;
 const KEPT: usize = 256 << 10;
 /// How much of a line that is a case counts.
 const LONGEST_LINE: usize = 4 << 10;
+
+const UNREAD: &str = "saying what passed";
 
 /// What came of a test.
 struct Outcome {
@@ -51,13 +53,13 @@ pub fn test(args: &TestArgs) -> Result<u8> {
     }
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     let passed = outcomes.len() - failed;
-    println!("{passed} passed, {failed} failed");
+    let summary = writeln!(io::stdout(), "{passed} passed, {failed} failed").context(UNREAD);
     if let Some((file, path)) = file {
         let report = report(&outcomes, &complaints);
         let written = report.serialize(BufWriter::new(file));
         written.with_context(|| path.display().to_string())?;
     }
-    result?;
+    result.and(summary)?;
     Ok(match failed {
         _ if !complaints.is_empty() => STATUS_FAILED,
         0 => 0,
@@ -71,6 +73,7 @@ fn run_all(
     outcomes: &mut Vec<Outcome>,
     complaints: &mut Vec<String>,
 ) -> Result<()> {
+    let mut said = Ok(());
     while outcomes.len() < args.tests.len() {
         let before = outcomes.len();
         let ended = run::until_end(&args.options, |run, session| {
@@ -92,9 +95,12 @@ fn run_all(
                     time: started.elapsed(),
                     output,
                 };
-                outcome.say();
+                said = outcome.say(&mut io::stdout());
                 outcomes.push(outcome);
                 result?;
+                if said.is_err() {
+                    break;
+                }
             }
             Ok(0)
         });
@@ -103,6 +109,8 @@ fn run_all(
             Err(error) if !is_of_a_test(&error, &outcomes[before..]) => return Err(error),
             Err(_) => {}
         }
+        // Nobody reads on: what has run is in the report.
+        std::mem::replace(&mut said, Ok(())).context(UNREAD)?;
     }
     Ok(())
 }
@@ -140,11 +148,12 @@ impl Outcome {
         }
     }
 
-    fn say(&self) {
+    /// An error: nobody reads it.
+    fn say(&self, to: &mut impl Write) -> io::Result<()> {
         let time = self.time.as_secs_f32();
         match self.why() {
-            None => println!("ok - {} ({time:.1} s)", self.name),
-            Some(why) => println!("not ok - {} ({time:.1} s): {why}", self.name),
+            None => writeln!(to, "ok - {} ({time:.1} s)", self.name),
+            Some(why) => writeln!(to, "not ok - {} ({time:.1} s): {why}", self.name),
         }
     }
 

@@ -181,7 +181,7 @@ pub(super) fn mubuf(word: u32, reader: &mut Reader) -> Result<Body> {
         soffset: if cache {
             Src::None
         } else {
-            reader.source(second >> 24, Ty::B32)?
+            reader.long_source(second >> 24, Ty::B32)?
         },
         idxen,
         offen,
@@ -213,7 +213,7 @@ pub(super) fn mtbuf(word: u32, reader: &mut Reader) -> Result<Body> {
         offset: (word & 0xfff) as i32,
         format: Some(((word >> 19 & 15) as u8, (word >> 23 & 7) as u8)),
         srsrc: (second >> 14 & 0x7c) as u8,
-        soffset: reader.source(second >> 24, Ty::B32)?,
+        soffset: reader.long_source(second >> 24, Ty::B32)?,
         idxen,
         offen,
         lds: false,

@@ -42,7 +42,8 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
             sdwa(&mut valu, control)?;
             // Either source can be scalar here.
             let vector = |scalar: u32| if scalar & 1 != 0 { 0 } else { 256 };
-            valu.src[0] = reader.source(control & 0xff | vector(control >> 23), types[1])?;
+            let first = control & 0xff | vector(control >> 23);
+            valu.src[0] = reader.long_source(first, types[1])?;
             second = vsrc1 | vector(control >> 31);
         }
         DPP => dpp(&mut valu, reader.next()?),
@@ -50,7 +51,10 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
         _ => {}
     }
     if types[2] != Ty::N {
-        valu.src[1] = reader.source(second, types[2])?;
+        valu.src[1] = match valu.form {
+            Form::E32 => reader.source(second, types[2])?,
+            _ => reader.long_source(second, types[2])?,
+        };
     }
     third_source(&mut valu, reader)?;
     accumulators(&mut valu);
@@ -75,6 +79,9 @@ fn short_op(word: u32, target: Target) -> Result<ValuOp> {
 /// What the short forms leave implicit: VCC as carry or mask, a literal as factor or addend.
 fn third_source(valu: &mut Valu, reader: &mut Reader) -> Result<()> {
     use Vop2::*;
+    if has_constant(valu.op) && valu.form != Form::E32 {
+        return Err(DecodeError::Unknown("SDWA or DPP with a literal"));
+    }
     match valu.op {
         ValuOp::Two(v_fmamk_f32 | v_madmk_f16 | v_madmk_f32) => {
             let constant = reader.source(255, valu.types[2])?;
@@ -214,7 +221,7 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
     let mut src = [Src::None; 3];
     for (index, src) in src.iter_mut().enumerate() {
         if types[index + 1] != Ty::N {
-            *src = long_source(second >> (9 * index) & 0x1ff, types[index + 1], reader)?;
+            *src = reader.long_source(second >> (9 * index) & 0x1ff, types[index + 1])?;
         }
     }
     let carries = has_scalar_result(op);
@@ -303,22 +310,25 @@ fn selects_parts(op: ValuOp) -> bool {
     }
 }
 
-/// VOP3 takes no literal on gfx9.
-fn long_source(code: u32, ty: Ty, reader: &mut Reader) -> Result<Src> {
-    if code == 255 {
-        return Err(DecodeError::Unknown("VOP3 with a literal"));
-    }
-    reader.source(code, ty)
+/// Whether a literal is an operand of every such instruction.
+fn has_constant(op: ValuOp) -> bool {
+    use Vop2::*;
+    matches!(
+        op,
+        ValuOp::Two(v_fmaak_f32 | v_fmamk_f32 | v_madak_f16 | v_madmk_f16)
+            | ValuOp::Two(v_madak_f32 | v_madmk_f32)
+    )
 }
 
 fn has_long_form(op: ValuOp) -> bool {
-    use Vop2::*;
-    !matches!(
-        op,
-        ValuOp::Two(v_fmaak_f32 | v_fmamk_f32 | v_madak_f16 | v_madmk_f16 | v_pk_fmac_f16)
-            | ValuOp::Two(v_madak_f32 | v_madmk_f32)
-            | ValuOp::One(Vop1::v_readfirstlane_b32 | Vop1::v_swap_b32 | Vop1::v_accvgpr_mov_b32)
-    )
+    !has_constant(op)
+        && !matches!(
+            op,
+            ValuOp::Two(Vop2::v_pk_fmac_f16)
+                | ValuOp::One(
+                    Vop1::v_readfirstlane_b32 | Vop1::v_swap_b32 | Vop1::v_accvgpr_mov_b32
+                )
+        )
 }
 
 /// Whether the instruction's long form is VOP3B: with an SGPR pair as second destination.
@@ -349,7 +359,7 @@ pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
     let mut src = [Src::None; 3];
     for (index, src) in src.iter_mut().enumerate() {
         if types[index + 1] != Ty::N {
-            *src = long_source(second >> (9 * index) & 0x1ff, types[index + 1], reader)?;
+            *src = reader.long_source(second >> (9 * index) & 0x1ff, types[index + 1])?;
         }
     }
     let mut valu = Valu {
@@ -402,7 +412,7 @@ fn scaled(op: Vop3p, words: [u32; 2], reader: &mut Reader) -> Option<Result<Body
     let [first, second] = words;
     let mut scale = |index: u32| {
         let select = first >> (11 + index) & 1 | (second >> (27 + index) & 1) << 1;
-        let source = long_source(second >> (9 * index) & 0x1ff, Ty::F32, reader)?;
+        let source = reader.long_source(second >> (9 * index) & 0x1ff, Ty::F32)?;
         Ok((source, select as u8))
     };
     let scales = match (scale(0), scale(1)) {

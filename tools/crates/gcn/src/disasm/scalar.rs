@@ -163,11 +163,30 @@ fn waitcnt(imm: u16) -> String {
     waits.join(" ")
 }
 
+/// A message by its name where it has one, whatever the bits say that no field has; LLVM does so.
 fn sendmsg(imm: u16) -> String {
-    match imm {
-        1 => "sendmsg(MSG_INTERRUPT)".to_string(),
-        4 => "sendmsg(MSG_SAVEWAVE)".to_string(),
-        _ if imm & 0xfc80 != 0 => imm.to_string(),
-        _ => format!("sendmsg({}, {}, {})", imm & 0xf, imm >> 4 & 7, imm >> 8 & 3),
-    }
+    let (id, operation, stream) = (imm & 0xf, imm >> 4 & 7, imm >> 8 & 3);
+    let geometry = ["GS_OP_CUT", "GS_OP_EMIT", "GS_OP_EMIT_CUT"];
+    let name = match (id, operation, stream) {
+        (1, 0, 0) => "MSG_INTERRUPT",
+        (3, 0, 0) => "MSG_GS_DONE, GS_OP_NOP",
+        (4, 0, 0) => "MSG_SAVEWAVE",
+        (5, 0, 0) => "MSG_STALL_WAVE_GEN",
+        (6, 0, 0) => "MSG_HALT_WAVES",
+        (7, 0, 0) => "MSG_ORDERED_PS_DONE",
+        (8, 0, 0) => "MSG_EARLY_PRIM_DEALLOC",
+        (9, 0, 0) => "MSG_GS_ALLOC_REQ",
+        (10, 0, 0) => "MSG_GET_DOORBELL",
+        (15, 1, 0) => "MSG_SYSMSG, SYSMSG_OP_ECC_ERR_INTERRUPT",
+        (15, 2, 0) => "MSG_SYSMSG, SYSMSG_OP_REG_RD",
+        (15, 4, 0) => "MSG_SYSMSG, SYSMSG_OP_TTRACE_PC",
+        (2 | 3, 1..=3, _) => {
+            let name = ["MSG_GS", "MSG_GS_DONE"][usize::from(id - 2)];
+            let operation = geometry[usize::from(operation - 1)];
+            return format!("sendmsg({name}, {operation}, {stream})");
+        }
+        _ if imm & 0xfc80 != 0 => return imm.to_string(),
+        _ => return format!("sendmsg({id}, {operation}, {stream})"),
+    };
+    format!("sendmsg({name})")
 }

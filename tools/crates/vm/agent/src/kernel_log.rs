@@ -8,11 +8,14 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long [`KernelLog::catch_up`] takes at most, where messages come faster than they are read.
 const CATCH_UP: Duration = Duration::from_secs(2);
+/// How soon it tries again while a message is being sent.
+const LOCK_POLL: Duration = Duration::from_millis(1);
 
 /// What the kernel has said since it began, and goes on to say.
 pub struct KernelLog {
@@ -31,6 +34,10 @@ impl KernelLog {
             .read(true)
             .custom_flags(nonblock)
             .open("/dev/kmsg")?;
+        Self::of(file, port)
+    }
+
+    fn of(file: File, port: Port) -> io::Result<Self> {
         Ok(Self {
             awaited: file.try_clone()?,
             file: Mutex::new(file),
@@ -41,7 +48,8 @@ impl KernelLog {
     /// Sends messages as they come; ends with the port.
     pub fn stream(&self) -> Option<()> {
         loop {
-            self.send_up_to(None)?;
+            // Locked for one message at a time: the kernel may never be silent.
+            while self.send_next(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner))? {}
             let readable = PollFd::new(&self.awaited, PollFlags::IN);
             match poll(&mut [readable], None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -50,28 +58,40 @@ impl KernelLog {
         }
     }
 
-    /// Sends what the kernel has said until now.
+    /// Sends what the kernel has said until now, within [`CATCH_UP`]. It never waits for the lock,
+    /// which is not fair: whoever has it sends messages as well.
     pub fn catch_up(&self) {
-        let _ = self.send_up_to(Some(Instant::now() + CATCH_UP));
-    }
-
-    fn send_up_to(&self, until: Option<Instant>) -> Option<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut record = vec![0; 8192];
-        while until.is_none_or(|until| Instant::now() < until) {
-            match file.read(&mut record) {
-                Ok(count) => {
-                    let line = log_line(&String::from_utf8_lossy(&record[..count]));
-                    self.port.send(Frame::Log(line.into_bytes())).ok()?;
+        let until = Instant::now() + CATCH_UP;
+        while Instant::now() < until {
+            let sent = match self.file.try_lock() {
+                Ok(mut file) => self.send_next(&mut file),
+                Err(TryLockError::Poisoned(error)) => self.send_next(&mut error.into_inner()),
+                Err(TryLockError::WouldBlock) => {
+                    sleep(LOCK_POLL);
+                    continue;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Messages were overwritten before they could be read: go on with the oldest
-                // there is.
-                Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => {}
-                Err(_) => return None,
+            };
+            if sent != Some(true) {
+                return;
             }
         }
-        Some(())
+    }
+
+    /// Sends one message; false: there is none yet.
+    fn send_next(&self, file: &mut File) -> Option<bool> {
+        let mut record = [0; 8192];
+        match file.read(&mut record) {
+            Ok(count) => {
+                let line = log_line(&String::from_utf8_lossy(&record[..count]));
+                self.port.send(Frame::Log(line.into_bytes())).ok()?;
+                Some(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(false),
+            // Messages were overwritten before they could be read: go on with the oldest
+            // there is.
+            Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => Some(true),
+            Err(_) => None,
+        }
     }
 }
 
@@ -93,12 +113,38 @@ pub fn log_line(record: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::log_line;
+    use super::*;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+    use std::thread;
 
     #[test]
     fn kernel_messages_look_like_dmesg() {
         let record = "6,339,5140900,-;amdgpu: loaded\n SUBSYSTEM=pci\n DEVICE=+pci:0000:01:00.0\n";
         assert_eq!(log_line(record), "[    5.140900] amdgpu: loaded\n");
         assert_eq!(log_line("odd"), "[    0.000000] odd\n");
+    }
+
+    #[test]
+    fn a_kernel_that_never_stops_holds_nobody_up() {
+        let (port, host) = UnixStream::pair().unwrap();
+        // Never without something to read, as /dev/kmsg in a storm.
+        let kernel = File::open("/dev/zero").unwrap();
+        let log = KernelLog::of(kernel, Port::of(port.into())).unwrap();
+        let (sender, caught_up) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| io::copy(&mut &host, &mut io::sink()));
+            scope.spawn(|| log.stream());
+            // The stream is at it.
+            sleep(Duration::from_millis(50));
+            scope.spawn(|| {
+                log.catch_up();
+                sender.send(()).unwrap();
+            });
+            let result = caught_up.recv_timeout(5 * CATCH_UP);
+            host.shutdown(Shutdown::Both).unwrap();
+            assert!(result.is_ok(), "it waits for the kernel's silence");
+        });
     }
 }

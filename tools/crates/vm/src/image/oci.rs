@@ -4,7 +4,7 @@
 
 use super::tree::{Tree, Until};
 use super::{decompressed, Settings};
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use oci_spec::image::{
     Arch, Descriptor, DigestAlgorithm, ImageConfiguration, ImageIndex, ImageManifest, MediaType, Os,

@@ -188,7 +188,7 @@ impl<R: Read> Map<R> {
 mod tests {
     use super::*;
     use crate::image::tree::{Kind, Tree};
-    use crate::session::Interrupt;
+    use crate::interrupt::Interrupt;
     use std::os::unix::fs::FileExt;
     use std::path::Path;
     use std::process::Command;

@@ -133,7 +133,7 @@ impl Read for Piece<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Interrupt;
+    use crate::interrupt::Interrupt;
     use backhand::{FilesystemReader, InnerNode};
     use sha2::{Digest, Sha256};
     use std::io::BufReader;

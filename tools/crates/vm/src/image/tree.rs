@@ -4,7 +4,7 @@
 //! will see it lead. What files hold is kept in one spool, a file without a name.
 
 use super::sparse::Sparse;
-use crate::session::Interrupt;
+use crate::interrupt::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
