@@ -39,8 +39,10 @@ bootstrap() {
     done < <(packages "$list" | sed -n 's/^prefer //p')
     while read -r name; do extra+=(--dpkgopt="path-exclude=$name")
     done < <(packages "$list" | sed -n 's/^exclude //p')
+    local quoted="'\\''"
     while read -r name; do
-        extra+=(--customize-hook="chroot \"\$1\" python3 - <$(printf %q "$here/$name")")
+        # mmdebstrap has sh run it, which does not know all that %q writes.
+        extra+=(--customize-hook="chroot \"\$1\" python3 - <'${here//\'/$quoted}/$name'")
     done < <(packages "$list" | sed -n 's/^hook //p')
     mapfile -t lines < <(sources "$suite")
     include=$(packages "$list" | grep -vE '^(unpack|prefer|exclude|hook) ' | paste -sd,)

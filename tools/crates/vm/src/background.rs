@@ -106,9 +106,11 @@ pub fn up(args: &UpArgs) -> Result<u8> {
     let name = &args.name;
     let files = Files::of(name)?;
     // Given free again for the process that will hold it.
-    if files.lock()?.is_none() {
-        bail!("the machine {name} is up already");
-    }
+    let is_free = || match files.lock()? {
+        Some(_) => Ok(()),
+        None => bail!("the machine {name} is up already"),
+    };
+    is_free()?;
     // Here, not by the holder: the first time it takes 20 minutes, and says so.
     let interrupt = Interrupt::install()?;
     run::locate(
@@ -116,6 +118,8 @@ pub fn up(args: &UpArgs) -> Result<u8> {
         &interrupt,
         args.options.has_network(),
     )?;
+    // Meanwhile another one may have started it.
+    is_free()?;
     let log = File::create(files.path("log"))?;
     let mut command = Command::new("/proc/self/exe");
     // `up` and its options, which are those of `hold`.
