@@ -28,6 +28,8 @@ pub(crate) mod rcu_table;
 pub(crate) mod removable;
 pub(crate) mod spinlock;
 pub(crate) mod task;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod test_space;
 pub(crate) mod timekeeping;
 pub(crate) mod trace;
 pub(crate) mod wait;

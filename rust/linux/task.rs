@@ -352,36 +352,20 @@ pub(crate) fn address_space_of(task: &Task) -> Option<ARef<MmWithUserAsync>> {
 #[kernel::macros::kunit_tests(amdkfd_task)]
 mod tests {
     use super::*;
-    use crate::linux::mmu_notifier::LockedSpace;
+    use crate::linux::{
+        mmu_notifier::LockedSpace,
+        test_space, //
+    };
     use kernel::time::{
         Instant,
         Monotonic, //
     };
 
-    // `include/kunit/test.h`, `include/linux/mm.h`
-    #[allow(improper_ctypes)]
-    unsafe extern "C" {
-        fn kunit_attach_mm() -> c_int;
-        fn vm_mmap(
-            file: *mut bindings::file,
-            address: c_ulong,
-            length: c_ulong,
-            protection: c_ulong,
-            flags: c_ulong,
-            offset: c_ulong,
-        ) -> c_ulong;
-    }
-
-    /// `PROT_READ`, and with `PROT_WRITE`; `MAP_PRIVATE | MAP_ANONYMOUS`.
-    const PROTECTIONS: [c_ulong; 2] = [1, 3];
-    const FLAGS: c_ulong = 0x22;
+    const PROTECTIONS: [c_ulong; 2] = [test_space::READ_ONLY, test_space::WRITABLE];
 
     /// Two pages that nobody has touched, in an address space of the test's own.
     fn map(protection: c_ulong) -> u64 {
-        // SAFETY: Gives the test's thread an address space, until it ends.
-        assert_eq!(unsafe { kunit_attach_mm() }, 0);
-        // SAFETY: Nobody else maps anything in it.
-        unsafe { vm_mmap(core::ptr::null_mut(), 0, 0x2000, protection, FLAGS, 0) as u64 }
+        test_space::map(0x2000, protection)
     }
 
     #[test]

@@ -20,27 +20,8 @@ mod tests {
             Serial, //
         },
         kgd::fake::Fake,
+        linux::test_space, //
     };
-    use kernel::bindings;
-
-    // `include/kunit/test.h`, `include/linux/mm.h`
-    #[allow(improper_ctypes)]
-    unsafe extern "C" {
-        fn kunit_attach_mm() -> c_int;
-        fn vm_mmap(
-            file: *mut bindings::file,
-            address: c_ulong,
-            length: c_ulong,
-            protection: c_ulong,
-            flags: c_ulong,
-            offset: c_ulong,
-        ) -> c_ulong;
-        fn vm_munmap(start: c_ulong, length: usize) -> c_int;
-    }
-
-    /// `PROT_READ | PROT_WRITE`; `MAP_PRIVATE | MAP_ANONYMOUS`.
-    const WRITABLE: c_ulong = 3;
-    const FLAGS: c_ulong = 0x22;
 
     /// The queues of a process that has none: how often they were taken off.
     struct Queues(Arc<Atomic<u32>>);
@@ -69,8 +50,7 @@ mod tests {
     impl World {
         /// On GPUs that have a VM each.
         fn new(fakes: &[&Arc<Fake>]) -> Self {
-            // SAFETY: Gives the test's thread an address space, until it ends.
-            assert_eq!(unsafe { kunit_attach_mm() }, 0);
+            test_space::attach();
             let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
             let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
             // SAFETY: It is freed by `drop`, when nobody uses it any more.
@@ -129,12 +109,9 @@ mod tests {
 
     /// New memory, from the begin of a granule on, but for its last page: no large page fits.
     fn memory() -> Pages {
-        const BYTES: c_ulong = 2 * (GRANULE_PAGES << PAGE_SHIFT) as c_ulong;
-        // SAFETY: Gives the test's thread an address space, until it ends.
-        assert_eq!(unsafe { kunit_attach_mm() }, 0);
-        // SAFETY: Nobody else maps anything in it.
-        let start = unsafe { vm_mmap(core::ptr::null_mut(), 0, BYTES, WRITABLE, FLAGS, 0) };
-        let all = Pages::of_bytes(start as u64, BYTES as u64).unwrap();
+        const BYTES: usize = 2 * (GRANULE_PAGES << PAGE_SHIFT) as usize;
+        let start = test_space::map(BYTES, test_space::WRITABLE);
+        let all = Pages::of_bytes(start, BYTES as u64).unwrap();
         let first = all.start.next_multiple_of(GRANULE_PAGES);
         let memory = Pages::new(first, first + GRANULE_PAGES - 1);
         for beside in [
@@ -151,9 +128,7 @@ mod tests {
     /// The process unmaps pages.
     fn unmap(pages: Pages) {
         // CAST: addresses of this kernel's size.
-        let (start, length) = (pages.address() as c_ulong, pages.bytes() as usize);
-        // SAFETY: They are in the test's own address space, and nobody uses them.
-        assert_eq!(unsafe { vm_munmap(start, length) }, 0);
+        test_space::unmap(pages.address(), pages.bytes() as usize);
     }
 
     fn part(of: Pages, from: u64, to: u64) -> Pages {
