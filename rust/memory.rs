@@ -357,6 +357,7 @@ mod tests {
             .is_err_and(|error| error == EINVAL));
         assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
     }
+
     #[test]
     fn an_aql_ring_is_shared_for_what_it_has() {
         let fake = Fake::new().unwrap();

@@ -181,6 +181,7 @@ mod tests {
         );
         assert_eq!(world.evictions.load(Relaxed), 0);
     }
+
     #[test]
     fn page_tables_are_not_made_where_a_page_is_seen() {
         let area = memory();
@@ -201,6 +202,7 @@ mod tests {
         assert_eq!(fake.live().tables_made, 2);
         assert_eq!(world.evictions.load(Relaxed), 0);
     }
+
     #[test]
     fn a_save_area_is_lost_once() {
         let area = memory();
@@ -229,6 +231,7 @@ mod tests {
         drop(pins);
         assert!(svm.pins.lock().is_empty());
     }
+
     #[test]
     fn a_buffer_and_attributes_exclude_each_other() {
         let area = memory();
