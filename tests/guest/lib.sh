@@ -124,6 +124,12 @@ without_reports() {
     esac
 }
 
+# The kernel's log with the boot's, which seeds.sh has put aside.
+whole_log() {
+    cat /run/boot.dmesg 2>/dev/null
+    dmesg --raw
+}
+
 # The kernel's messages of level warning and above since the last call, but for those that
 # dmesg.allow lists: none.
 clean_dmesg() {
@@ -136,7 +142,8 @@ clean_dmesg() {
         not_ok "dmesg${1:+ $1}: $(echo "$bad" | head -n 3 | tr '\n' ' ')"
     fi
 }
-grep -vE '^#|^$' "$share/tests/dmesg.allow" >/tmp/dmesg.patterns
+cat "$share/tests/dmesg.allow" ${HOSTILE:+"$share/tests/hostile.allow"} |
+    grep -vE '^#|^$' >/tmp/dmesg.patterns
 : >/tmp/dmesg.faults
 dmesg_seen=$(dmesg --raw | wc -l)
 

@@ -18,7 +18,7 @@ names() {
 names >/tmp/names
 while read -r id name; do
     equal "$name is a GPU's" "$(cat "/sys/bus/pci/devices/$name/vendor")" 0x1002
-    equal "GPU $id is served as $name" "$(dmesg | grep -c "amdkfd: $name: serves GPU $id ")" 1
+    equal "GPU $id is served as $name" "$(whole_log | grep -c "amdkfd: $name: serves GPU $id ")" 1
 done </tmp/names
 last=$(tail -n 1 /tmp/names)
 id=${last% *} name=${last#* }

@@ -8,6 +8,8 @@
 . "$(dirname "$0")/lib.sh"
 limit=$1 script=$2
 shift 2
+# lib.sh of the script allows what tests/lib/hostile.allow lists.
+export HOSTILE=1
 
 # Every GPU's register (Documentation/model.md, "Fault injection"), which answers with the seed.
 set_seed() {
@@ -35,6 +37,8 @@ bring_back() {
     [ "$had_kfd" = 0 ] || is_loaded amdkfd || load $MODULE_ARGS
 }
 
+# What the boot said, for whole_log: each seed's own log begins empty.
+dmesg --raw >/run/boot.dmesg
 had_kfd=0 had_amdgpu=0
 is_loaded amdkfd && had_kfd=1
 is_loaded amdgpu && had_amdgpu=1
