@@ -50,10 +50,11 @@ refused() {
     else not_ok "$what: it said: $out"; fi
 }
 
-# unload: rmmod amdkfd, which the last process keeps for a moment after its end.
+# unload [MODULE]: rmmod of ours, or of another one, which the last process keeps for a moment after
+# its end.
 unload() {
     for _ in $(seq 100); do
-        if rmmod amdkfd 2>/tmp/rmmod; then return 0; fi
+        if rmmod "${1:-amdkfd}" 2>/tmp/rmmod; then return 0; fi
         grep -qE 'in use|temporarily' /tmp/rmmod || break
         sleep 0.1
     done

@@ -19,7 +19,7 @@ recover() {
 
 # reload N: the driver goes and comes; then the GPU computes.
 reload() {
-    check "rmmod, cycle $1" rmmod amdgpu
+    check "rmmod, cycle $1" unload amdgpu
     served_by nobody
     check "modprobe, cycle $1" load_amdgpu
     for _ in $(seq 100); do [ -e /dev/kfd ] && break; sleep 0.2; done

@@ -30,7 +30,7 @@ is_loaded() { grep -q "^$1 " /proc/modules; }
 # As they were: amdgpu below our module.
 bring_back() {
     [ "$had_kfd" = 1 ] || ! is_loaded amdkfd || unload || return 1
-    [ "$had_amdgpu" = 1 ] || ! is_loaded amdgpu || rmmod amdgpu || return 1
+    [ "$had_amdgpu" = 1 ] || ! is_loaded amdgpu || unload amdgpu || return 1
     # shellcheck disable=SC2086
     [ "$had_amdgpu" = 0 ] || is_loaded amdgpu || load_amdgpu $AMDGPU_ARGS || return 1
     # shellcheck disable=SC2086
