@@ -533,7 +533,8 @@ impl Served {
     }
 
     /// The device goes away: its processes are asked to end, then made to. Returns when all have
-    /// let go of it, and who looked at it.
+    /// let go of it, and who looked at it. Who came to a process's address space after its SIGKILL
+    /// gets the next one.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of
     /// /dev/kfd that was passed on to another process, a task that cannot be killed, or one that is
@@ -550,6 +551,7 @@ impl Served {
         }
         power::end(handle, Signal::Kill);
         while !self.wait_for_users(PATIENCE) {
+            power::end(handle, Signal::Kill);
             let (left, frozen) = (self.gpu.users(), power::count_frozen(handle));
             gpu_warn!(
                 self.pci_name(),

@@ -211,7 +211,7 @@ pub(super) struct Waits {
     /// All places from this one on are free, and not in the list.
     used: usize,
     /// As many as there can be.
-    limit: usize,
+    pub(super) limit: usize,
 }
 
 impl Waits {

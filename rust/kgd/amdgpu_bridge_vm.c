@@ -336,22 +336,53 @@ static int get_queue_buffer(struct amdgpu_vm *vm, struct bridge_queue_buffer *bu
 	return 0;
 }
 
+/*
+ * Takes the reservations of the VM's root and of the buffer. The latter protects the list of the VMs
+ * that have the buffer, those of other files and processes among them, which amdgpu_vm_bo_find()
+ * goes along; the former the count.
+ */
 static void put_queue_buffer(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
 {
+	struct dma_resv *held = vm->root.bo->tbo.base.resv, *wanted;
 	struct amdgpu_bo_va *bo_va;
+	struct ww_acquire_ctx ctx;
+	int ret;
 
 	if (!bo)
 		return;
+	wanted = bo->tbo.base.resv;
+	ww_acquire_init(&ctx, &reservation_ww_class);
+	dma_resv_lock(held, &ctx);
+	while ((ret = dma_resv_lock(wanted, &ctx)) == -EDEADLK) {
+		dma_resv_unlock(held);
+		dma_resv_lock_slow(wanted, &ctx);
+		swap(held, wanted);
+	}
 	bo_va = amdgpu_call(amdgpu_vm_bo_find)(vm, bo);
 	if (bo_va && bo_va->queue_refcount)
 		bo_va->queue_refcount--;
+	/* -EALREADY: amdgpu's own buffers of a VM have the root's. */
+	if (!ret)
+		dma_resv_unlock(wanted);
+	dma_resv_unlock(held);
+	ww_acquire_fini(&ctx);
+}
+
+void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		put_queue_buffer(vm->vm, bos[i]);
+		amdgpu_call(amdgpu_bo_unref)(&bos[i]);
+	}
 }
 
 int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers,
 				u32 count)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	u32 i, got;
+	u32 got;
 	int ret;
 
 	ret = dma_resv_lock_interruptible(resv, NULL);
@@ -359,27 +390,12 @@ int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer
 		return ret == -EINTR ? -ERESTARTSYS : ret;
 	for (got = 0; got < count && !ret; got++)
 		ret = get_queue_buffer(vm->vm, &buffers[got]);
-	if (ret)
-		got--;
-	for (i = 0; ret && i < got; i++)
-		put_queue_buffer(vm->vm, buffers[i].bo);
 	dma_resv_unlock(resv);
-	for (i = 0; ret && i < got; i++)
-		amdgpu_call(amdgpu_bo_unref)(&buffers[i].bo);
+	if (!ret)
+		return 0;
+	for (got--; got > 0; got--)
+		bridge_vm_put_queue_buffers(vm, &buffers[got - 1].bo, 1);
 	return ret;
-}
-
-void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u32 count)
-{
-	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	u32 i;
-
-	dma_resv_lock(resv, NULL);
-	for (i = 0; i < count; i++)
-		put_queue_buffer(vm->vm, bos[i]);
-	dma_resv_unlock(resv);
-	for (i = 0; i < count; i++)
-		amdgpu_call(amdgpu_bo_unref)(&bos[i]);
 }
 
 /*

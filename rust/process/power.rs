@@ -212,14 +212,16 @@ impl Process {
         all.filter(move |device| device.node().kgd().handle() == gpu)
     }
 
-    /// Sends a signal to who has it: the thread group that opened /dev/kfd, or, where its leader
-    /// runs another program by now or has ended, those who share the process's address space.
+    /// Sends a signal to who has it. SIGBUS is for the thread group that opened /dev/kfd, or, where
+    /// its leader runs another program by now or has ended, for those who share the process's
+    /// address space. The process lasts as long as any of these, so SIGKILL is for them all.
     fn signal(&self, how: Signal) {
         let space = self.address_space();
         let its = address_space_of(self.lead());
-        match its.is_some_and(|its| its.as_raw() == space.as_raw()) {
-            true => signal(self.lead(), how),
-            false => signal_users(space, how),
+        let is_its = its.is_some_and(|its| its.as_raw() == space.as_raw());
+        match how {
+            Signal::Bus if is_its => signal(self.lead(), how),
+            Signal::Bus | Signal::Kill => signal_users(space, how),
         }
     }
 

@@ -11,6 +11,7 @@ mod cases;
 mod contexts;
 mod cost;
 mod counters;
+mod crowd;
 mod crates;
 mod dbgapi;
 mod debug;
@@ -87,6 +88,8 @@ enum Command {
     Ipc(ipc::Ipc),
     /// Free shared buffers beside a process that allocates: nothing of it comes to light.
     Handles(handles::Handles),
+    /// Let go of a ring that many files have, while they come and go.
+    Crowd(crowd::Crowd),
     /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
     FirstMap,
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
@@ -196,6 +199,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Handles(handles) => handles.run(),
         Command::FirstMap => first_map::run(),
         Command::Pinned(pinned) => pinned.run(),
+        Command::Crowd(crowd) => crowd.run(),
         Command::Denied(denied) => denied.run(),
         Command::Crates { recover: None } => crates::all(),
         Command::Crates {

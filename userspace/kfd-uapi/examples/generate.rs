@@ -105,7 +105,7 @@ const OPTIONS: &[&str] = &[
     "--no-prepend-enum-name",
     "--allowlist-type",
     "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|\
-     drm_amdgpu_gem_wait_idle).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
+     drm_amdgpu_gem_wait_idle).*|drm_gem_close|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
     "--allowlist-var",
     "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|\
      AMDGPU_VM_PAGE_PRT).*",

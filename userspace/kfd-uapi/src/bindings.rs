@@ -197,6 +197,12 @@ pub type __u32 = ::core::ffi::c_uint;
 pub type __u64 = ::core::ffi::c_ulonglong;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct drm_gem_close {
+    pub handle: __u32,
+    pub pad: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct drm_prime_handle {
     pub handle: __u32,
     pub flags: __u32,
@@ -1135,4 +1141,6 @@ pub const IOC_DRM_GEM_CREATE: __u32 = 3223348288;
 pub const IOC_DRM_GEM_METADATA: __u32 = 3240125510;
 pub const IOC_DRM_GEM_WAIT_IDLE: __u32 = 3222299719;
 pub const IOC_DRM_GEM_VA: __u32 = 1077961800;
+pub const IOC_DRM_GEM_CLOSE: __u32 = 1074291721;
 pub const IOC_DRM_PRIME_HANDLE_TO_FD: __u32 = 3222037549;
+pub const IOC_DRM_PRIME_FD_TO_HANDLE: __u32 = 3222037550;
