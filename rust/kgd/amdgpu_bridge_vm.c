@@ -337,9 +337,9 @@ static int get_queue_buffer(struct amdgpu_vm *vm, struct bridge_queue_buffer *bu
 }
 
 /*
- * Takes the reservations of the VM's root and of the buffer. The latter protects the list of the VMs
- * that have the buffer, those of other files and processes among them, which amdgpu_vm_bo_find()
- * goes along; the former the count.
+ * Takes the reservations of the VM's root and of the buffer. The latter protects the list of the
+ * VMs that have the buffer, those of other files and processes among them, which
+ * amdgpu_vm_bo_find() goes along; the former the count.
  */
 static void put_queue_buffer(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
 {
