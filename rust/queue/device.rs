@@ -45,7 +45,7 @@ use crate::{
     },
     linux::{
         errno,
-        timekeeping::boot_nanoseconds,
+        timekeeping::monotonic_nanoseconds,
         trace::{
             self,
             ProcessChange, //
@@ -130,8 +130,9 @@ struct Inner {
     closed: bool,
     /// How many reasons there are to keep the queues off the hardware.
     evicted: u32,
-    /// Since when, in nanoseconds since boot.
-    evicted_at: u64,
+    /// Since when, in nanoseconds of [`monotonic_nanoseconds`]. None where the process had no VM:
+    /// nothing is kept from running there.
+    evicted_at: Option<u64>,
     /// A reset of the GPU took what they worked on: they never run again.
     lost: bool,
     /// The queue that has the GPU's global wave sync.
@@ -157,7 +158,7 @@ impl Queues {
             inner <- new_mutex!(Inner {
                 closed: false,
                 evicted: 0,
-                evicted_at: 0,
+                evicted_at: None,
                 lost: false,
                 wave_sync: None,
                 control: None,
@@ -266,8 +267,8 @@ impl Queues {
         let mut inner = self.inner.lock();
         let was = inner.evicted;
         inner.evicted = was.saturating_sub(1);
-        if was == 1 {
-            let time = boot_nanoseconds().saturating_sub(inner.evicted_at);
+        if let Some(since) = inner.evicted_at.take_if(|_| was == 1) {
+            let time = monotonic_nanoseconds().saturating_sub(since);
             self.evicted_for.fetch_add(time, Relaxed);
         }
         let result = match &inner.process {
@@ -600,7 +601,7 @@ impl Inner {
         // Saturates: a debugger may report as many memory violations as it likes.
         self.evicted = self.evicted.saturating_add(1);
         if self.evicted == 1 {
-            self.evicted_at = boot_nanoseconds();
+            self.evicted_at = site.vm().ok().map(|_| monotonic_nanoseconds());
         }
         // Each time, not only the first: it may not have obeyed then, and they run still.
         let result = match &self.process {

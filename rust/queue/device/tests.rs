@@ -56,6 +56,35 @@ mod tests {
         }
     }
 
+    /// The process has not acquired a VM there.
+    struct WithoutVm(FakeSite);
+
+    impl Site for WithoutVm {
+        fn node(&self) -> &Arc<Node> {
+            &self.0.node
+        }
+
+        fn vm(&self) -> Result<&Arc<Vm>> {
+            Err(ESRCH)
+        }
+    }
+
+    #[test]
+    fn only_what_could_run_is_evicted_for_a_time() {
+        fn evicted_for(queues: &Queues, site: &impl Site) -> u64 {
+            (0..2).for_each(|_| queues.evict(site).unwrap());
+            queues.restore(site).unwrap();
+            kernel::time::delay::fsleep(Delta::from_millis(20));
+            queues.restore(site).unwrap();
+            queues.evicted_ms()
+        }
+        let (_fake, site, queues) = silent();
+        let time = evicted_for(&queues, &site);
+        assert!((20..20_000).contains(&time));
+        let site = WithoutVm(site);
+        assert_eq!(evicted_for(&queues, &site), time);
+    }
+
     /// A process on a GPU whose firmware answers nothing that needs an answer.
     fn silent() -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>) {
         on(Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap())
