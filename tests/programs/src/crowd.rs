@@ -58,7 +58,10 @@ impl Crowd {
             }
             Ok((let_go?, changes))
         })?;
-        ensure!(let_go > 100 && changes > 100, "{let_go} rings, {changes} files");
+        ensure!(
+            let_go > 100 && changes > 100,
+            "{let_go} rings, {changes} files"
+        );
         // A count that was lost keeps it mapped for good.
         let ids = [bench.gpu_id()];
         let mut args = uapi::kfd_ioctl_unmap_memory_from_gpu_args {
@@ -105,7 +108,11 @@ impl Member {
             fd: shared.as_raw_fd(),
             ..Default::default()
         };
-        ioctl(self.file.as_fd(), uapi::IOC_DRM_PRIME_FD_TO_HANDLE, &mut args)?;
+        ioctl(
+            self.file.as_fd(),
+            uapi::IOC_DRM_PRIME_FD_TO_HANDLE,
+            &mut args,
+        )?;
         self.handle = args.handle;
         Ok(())
     }
@@ -113,7 +120,11 @@ impl Member {
     fn go(&self) -> Result<()> {
         let handle = self.handle;
         let mut args = uapi::drm_gem_close { handle, pad: 0 };
-        Ok(ioctl(self.file.as_fd(), uapi::IOC_DRM_GEM_CLOSE, &mut args)?)
+        Ok(ioctl(
+            self.file.as_fd(),
+            uapi::IOC_DRM_GEM_CLOSE,
+            &mut args,
+        )?)
     }
 }
 
