@@ -288,7 +288,9 @@ pub(crate) trait Device {
     fn tile_config(&self) -> Result<TileConfig>;
     /// The link to a peer, or `None`.
     fn xgmi_link(&self, peer: DeviceHandle) -> Option<XgmiLink>;
-    /// The link to the host.
+    /// One xGMI link, such as the one to the host.
+    fn xgmi_link_bandwidth(&self) -> Result<Bandwidth>;
+    /// The PCI Express link to the host.
     fn pcie_bandwidth(&self) -> Result<Bandwidth>;
     /// May the current task's device cgroup use this render node? `EPERM` if not.
     fn cgroup_permission(&self, render_minor: u32) -> Result;

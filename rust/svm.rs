@@ -139,10 +139,11 @@ pub(crate) fn is_enabled() -> bool {
     ENABLED.load(Relaxed)
 }
 
-/// Whether a GPU can have a part in it (`KFD_IS_SVM_API_SUPPORTED`): amdgpu has made device pages
-/// of its memory, or its memory is the system's. That is known when amdgpu is done with the device.
+/// Whether a GPU can have a part in it (`KFD_IS_SVM_API_SUPPORTED`): amdgpu has made pages of its
+/// memory, or its memory is the system's. That is known when amdgpu is done with the device. Pages
+/// move only to where the CPU does not reach them (`Gpu::memory`).
 pub(crate) fn is_supported(kgd: &dyn Kgd) -> bool {
-    kgd.facts().prefers_gtt || kgd.device_pages().is_ok()
+    kgd.facts().prefers_gtt || kgd.has_pages()
 }
 
 /// One of the process's GPUs.

@@ -201,6 +201,14 @@ impl Device for Amdgpu {
         })
     }
 
+    fn xgmi_link_bandwidth(&self) -> Result<Bandwidth> {
+        let mut bandwidth = Bandwidth::default();
+        let (min, max) = (&mut bandwidth.min, &mut bandwidth.max);
+        // SAFETY: By the type invariant, the device is valid. The out pointers are ours.
+        to_result(unsafe { c::bridge_xgmi_link_bandwidth(self.adev(), min, max) })?;
+        Ok(bandwidth)
+    }
+
     fn pcie_bandwidth(&self) -> Result<Bandwidth> {
         let mut bandwidth = Bandwidth::default();
         let (min, max) = (&mut bandwidth.min, &mut bandwidth.max);

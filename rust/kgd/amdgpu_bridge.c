@@ -223,6 +223,12 @@ int bridge_xgmi_bandwidth(struct amdgpu_device *adev, struct amdgpu_device *peer
 						      AMDGPU_XGMI_BW_UNIT_MBYTES, min_mbs, max_mbs);
 }
 
+int bridge_xgmi_link_bandwidth(struct amdgpu_device *adev, u32 *min_mbs, u32 *max_mbs)
+{
+	return amdgpu_call(amdgpu_xgmi_get_bandwidth)(adev, NULL, AMDGPU_XGMI_BW_MODE_PER_LINK,
+						      AMDGPU_XGMI_BW_UNIT_MBYTES, min_mbs, max_mbs);
+}
+
 bool bridge_xgmi_sharing(struct amdgpu_device *adev, struct amdgpu_device *peer)
 {
 	return same_hive(adev, peer) && amdgpu_call(amdgpu_xgmi_get_is_sharing_enabled)(adev, peer);

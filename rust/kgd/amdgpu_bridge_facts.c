@@ -253,6 +253,11 @@ int bridge_facts(struct amdgpu_device *adev, const struct kgd2kfd_shared_resourc
 	return facts->num_partitions ? 0 : -ENODEV;
 }
 
+bool bridge_has_vram_pages(struct amdgpu_device *adev)
+{
+	return adev->kfd.pgmap.type != 0;
+}
+
 int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out)
 {
 	const struct dev_pagemap *pgmap = &adev->kfd.pgmap;

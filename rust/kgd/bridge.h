@@ -225,6 +225,8 @@ int bridge_tile_config(struct amdgpu_device *adev, struct bridge_tile_config *ou
 
 /* xGMI between two devices. Both fail with -EINVAL when they are not linked. */
 int bridge_xgmi_hops(struct amdgpu_device *adev, struct amdgpu_device *peer, u32 *hops);
+/* Of one link of the device's, such as the one to a processor. -ENODATA: it has none. */
+int bridge_xgmi_link_bandwidth(struct amdgpu_device *adev, u32 *min_mbs, u32 *max_mbs);
 int bridge_xgmi_bandwidth(struct amdgpu_device *adev, struct amdgpu_device *peer, u32 *min_mbs,
 			  u32 *max_mbs);
 bool bridge_xgmi_sharing(struct amdgpu_device *adev, struct amdgpu_device *peer);
@@ -421,8 +423,13 @@ struct bridge_vram_pages {
 	unsigned long count;
 	void *owner;		/* of these, and of the pages of its hive */
 };
-/* -EOPNOTSUPP: there are none. */
+/* -EOPNOTSUPP: there are none that the processor cannot reach. */
 int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out);
+/*
+ * There are device pages, or, where xGMI connects the processor, pages of VRAM that it reaches
+ * (MEMORY_DEVICE_COHERENT).
+ */
+bool bridge_has_vram_pages(struct amdgpu_device *adev);
 /*
  * A buffer of so many pages in a partition's VRAM, at most BRIDGE_MAX_COPY. It stays where it
  * is until amdkfd_vram_wanted was called and then bridge_vram_is_empty, or until it is freed. There

@@ -53,7 +53,10 @@ pub(crate) use super::bindings::bridge_copy_page as CopyPage;
 
 /// Memory of the device for pages of processes.
 pub(crate) trait DeviceMemory {
-    /// `EOPNOTSUPP`: there are none.
+    /// amdgpu has made pages of its memory, if only such as the CPU reaches: those of a device that
+    /// xGMI connects with it (`MEMORY_DEVICE_COHERENT`), which nothing moves into here.
+    fn has_pages(&self) -> bool;
+    /// `EOPNOTSUPP`: there are none that the CPU cannot reach.
     fn device_pages(&self) -> Result<DevicePages>;
     /// Makes a buffer. In its pages is what somebody left there: each is copied to before anybody
     /// sees it. amdgpu may evict other such buffers for it. From now on, until the buffer is empty

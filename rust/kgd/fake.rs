@@ -373,6 +373,13 @@ impl Device for Fake {
         None
     }
 
+    fn xgmi_link_bandwidth(&self) -> Result<Bandwidth> {
+        Ok(Bandwidth {
+            min: 50_000,
+            max: 50_000,
+        })
+    }
+
     fn pcie_bandwidth(&self) -> Result<Bandwidth> {
         Ok(Bandwidth::default())
     }

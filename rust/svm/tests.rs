@@ -6,6 +6,7 @@
 #[kernel::macros::kunit_tests(amdkfd_svm)]
 mod tests {
     use super::super::{
+        attributes::Location,
         page_bits::GRANULE_PAGES,
         *, //
     };
@@ -19,7 +20,10 @@ mod tests {
             GpuId,
             Serial, //
         },
-        kgd::fake::Fake,
+        kgd::{
+            fake::Fake,
+            DeviceMemory, //
+        },
         linux::test_space, //
     };
 
@@ -180,6 +184,18 @@ mod tests {
             (4, 1)
         );
         assert_eq!(world.evictions.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_gpu_whose_memory_the_cpu_reaches_has_a_part_in_it() {
+        let area = memory();
+        let fake = Fake::with(|facts| facts.connected_to_cpu = true).unwrap();
+        assert!(fake.device_pages().is_err() && is_supported(&*fake));
+        // Nothing moves into its memory.
+        let world = World::new(&[&fake]);
+        let wish = [Attribute::Access(0), Attribute::Preferred(Location::Gpu(0))];
+        assert_eq!(world.svm().set(part(area, 0, 4), &wish), Ok(()));
+        assert_eq!(fake.live().shared_pages, 4);
     }
 
     #[test]

@@ -23,8 +23,10 @@ use super::{
 use crate::{
     gfx::CacheSizes,
     gpu::Node,
+    ids::IpVersion,
     kgd::{
         self,
+        Bandwidth,
         GpuFacts,
         Partition, //
     },
@@ -190,12 +192,18 @@ fn errors(facts: &GpuFacts) -> ErrorCorrection {
 
 fn links(node: &Node) -> Links {
     let facts = node.facts();
-    let host = if facts.connected_to_cpu || facts.package_is_apu {
+    let is_gfx943 = facts.gc() == IpVersion::new(9, 4, 3);
+    let host = if is_gfx943 && (facts.connected_to_cpu || facts.package_is_apu) {
         HostLink::Package
+    } else if facts.connected_to_cpu {
+        let Bandwidth { min, max } = node.kgd().xgmi_link_bandwidth().unwrap_or_default();
+        HostLink::Xgmi {
+            bandwidth: (min, max),
+        }
     } else {
-        let bandwidth = node.kgd().pcie_bandwidth().unwrap_or_default();
+        let Bandwidth { min, max } = node.kgd().pcie_bandwidth().unwrap_or_default();
         HostLink::PciExpress {
-            bandwidth: (bandwidth.min, bandwidth.max),
+            bandwidth: (min, max),
         }
     };
     Links {

@@ -142,7 +142,9 @@ pub(crate) struct Links {
 pub(crate) enum HostLink {
     /// Least and most MB/s.
     PciExpress { bandwidth: (u32, u32) },
-    /// Both are on one package. (gfx9.4.3 has no other link to a CPU but these two.)
+    /// xGMI, of least and most MB/s.
+    Xgmi { bandwidth: (u32, u32) },
+    /// Both are on one package.
     Package,
 }
 
@@ -312,8 +314,10 @@ impl Description<'_> {
     pub(crate) fn hive(&self) -> u64 {
         match self.links.host {
             HostLink::PciExpress { .. } => self.links.hive,
-            HostLink::Package if self.links.hive != 0 => self.links.hive,
-            HostLink::Package => u64::from(self.identity.bus << 8 | self.identity.devfn),
+            _ if self.links.hive != 0 => self.links.hive,
+            HostLink::Xgmi { .. } | HostLink::Package => {
+                u64::from(self.identity.bus << 8 | self.identity.devfn)
+            }
         }
     }
 

@@ -58,6 +58,7 @@ impl HostLink {
     fn carrier(self) -> Carrier {
         let (kind, weight, bandwidth) = match self {
             Self::PciExpress { bandwidth } => (LinkKind::PciExpress, WEIGHT_PCI, bandwidth),
+            Self::Xgmi { bandwidth } => (LinkKind::Xgmi, WEIGHT_XGMI, bandwidth),
             Self::Package => (
                 LinkKind::Xgmi,
                 WEIGHT_ON_PACKAGE,
@@ -313,6 +314,24 @@ mod tests {
             (LinkKind::Xgmi, 13, 819200)
         );
         assert_eq!(back.map(|back| back.flags), Some(ENABLED));
+    }
+
+    #[test]
+    fn a_gpu_that_xgmi_connects_to_the_cpu_is_coherent() {
+        let mut gpu = description(&BITMAP);
+        gpu.memory.private = 1 << 30;
+        gpu.links.host = HostLink::Xgmi {
+            bandwidth: (50_000, 50_000),
+        };
+        let Pair { out, back } = to_cpu(&gpu, 1, 0);
+        assert_eq!(
+            (out.kind, out.weight, out.max_bandwidth, out.flags),
+            (LinkKind::Xgmi, 15, 50_000, ENABLED)
+        );
+        assert_eq!(
+            back.map(|back| (back.weight, back.flags)),
+            Some((15, ENABLED))
+        );
     }
 
     #[test]

@@ -36,6 +36,11 @@ fn raw_copy(handle: &CopyHandle) -> *mut c::bridge_copy {
 }
 
 impl DeviceMemory for Amdgpu {
+    fn has_pages(&self) -> bool {
+        // SAFETY: By the type invariant, the device is valid.
+        unsafe { c::bridge_has_vram_pages(self.adev()) }
+    }
+
     fn device_pages(&self) -> Result<DevicePages> {
         let mut out = c::bridge_vram_pages::default();
         // SAFETY: By the type invariant, the device is valid; `out` is ours.

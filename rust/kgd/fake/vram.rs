@@ -65,7 +65,14 @@ impl Fake {
 }
 
 impl DeviceMemory for Fake {
+    fn has_pages(&self) -> bool {
+        true
+    }
+
     fn device_pages(&self) -> Result<DevicePages> {
+        if self.facts().connected_to_cpu {
+            return Err(EOPNOTSUPP);
+        }
         Ok(DevicePages {
             first: DevicePage(FIRST),
             count: MAX_PAGES,
