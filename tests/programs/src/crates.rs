@@ -39,6 +39,7 @@ pub fn all() -> Result<()> {
     unfinished(&bench)?;
     old_end(&bench)?;
     marked_since(&bench)?;
+    taken_meanwhile(&bench)?;
     full(&bench)?;
     run_again(&bench)?;
     left_behind(&bench)?;
@@ -257,6 +258,45 @@ fn marked_since(bench: &Bench) -> Result<()> {
     gates[1].store(0);
     stream.finish(PATIENCE)?;
     println!("a stream with a marker behind its end");
+    Ok(())
+}
+
+/// Nor for the end of what another thread has taken meanwhile, which waits for room behind it.
+fn taken_meanwhile(bench: &Bench) -> Result<()> {
+    let gates = Signals::new(&bench.device, 2)?;
+    let gates = [gates.signal(1)?, gates.signal(1)?];
+    let stream = Stream::new(&bench.device, &Signals::new(&bench.device, 8)?, 0)?;
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+    let launch = Arc::new(launch.arg(from).arg(to).arg(1u32).build()?);
+    let gated = |gate: &Signal| BarrierAnd::on(&[gate.address()]).map(Packet::from);
+    let late = |milliseconds| is_late(stream.finish(Duration::from_millis(milliseconds)));
+    let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
+    from.set(0, 7);
+    to.set(0, 0);
+    stream.queue().submit(gated(&gates[0])?)?;
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| late(1000));
+        pause(300);
+        let second = gated(&gates[1])?;
+        stream.queue().submit(second)?;
+        stream.launch(&launch)?;
+        while stream.queue().ring().try_submit(&second).is_some() {}
+        let taker = scope.spawn(|| late(3000));
+        first.join().map_err(|_| anyhow!("a panic"))??;
+        scope.spawn(|| {
+            pause(300);
+            gates[0].store(0);
+        });
+        late(1000)?;
+        taker.join().map_err(|_| anyhow!("a panic"))?
+    })?;
+    gates[1].store(0);
+    stream.finish(PATIENCE)?;
+    println!(
+        "a stream whose work another thread has taken: {}",
+        to.get(0)
+    );
     Ok(())
 }
 
