@@ -112,6 +112,35 @@ kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uin
 	out[LANE] = x;
 }
 
+int printf(constant const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Room for a record in a Printer's buffer (print.h), or nothing. As with AMD's device library, what
+// finds no room takes none: it leaves no trace.
+__attribute__((used)) global char *__printf_alloc(uint bytes)
+{
+	constant char *hidden = (constant char *)__builtin_amdgcn_implicitarg_ptr();
+	global uint *buffer = *(global uint *constant *)(hidden + 72);
+	uint size = buffer[1], begin = 2 * sizeof(*buffer);
+	uint taken = __scoped_atomic_load_n(buffer, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+
+	do {
+		if (begin + taken + bytes > size)
+			return 0;
+	} while (!__scoped_atomic_compare_exchange_n(buffer, &taken, taken + bytes, 0,
+						     __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+						     __MEMORY_SCOPE_SYSTEM));
+	return (global char *)buffer + begin + taken;
+}
+
+// Prints a line of 20 bytes for each item.
+__attribute__((reqd_work_group_size(64, 1, 1)))
+kernel void tell(void)
+{
+	uint item = __builtin_amdgcn_workgroup_id_x() * 64 + LANE;
+
+	printf("item %u of %s: %x\n", item, "several", item * 3);
+}
+
 // No kernel but a second-level trap handler. It tells the driver by a privileged message, of which
 // bits 9:0 are the queue's doorbell and the ones from 10 on the exceptions (bit 0 is EC 1): those
 // of s_trap N are EC N, or with bit 7 of N those of its bits 5:0, and the wave goes on; a wave that

@@ -7,7 +7,7 @@ use crate::waves::GROUP;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use kfd::{topology, Buffer, Device, Kfd, Memory};
 use kfd_aql::{BarrierAnd, CodeObject, CopyQueue, Error, Graph, Packet, Queue, Signal};
-use kfd_aql::{Signals, Stream};
+use kfd_aql::{Printer, Signals, Stream};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::{dup, dup2};
 use std::mem::ManuallyDrop;
@@ -36,6 +36,7 @@ pub fn all() -> Result<()> {
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
+    output(&bench, &queue, &signals.signal(1)?)?;
     unfinished(&bench)?;
     old_end(&bench)?;
     marked_since(&bench)?;
@@ -194,6 +195,27 @@ fn wrong_arguments(bench: &Bench) -> Result<()> {
     let launch = code.launch("gather")?.arg(1u64).arg(2u64).arg(3u64);
     let error = launch.build().err().context("a wrong size is taken")?;
     println!("{error}");
+    Ok(())
+}
+
+/// What a kernel prints that leaves no trace of what it found no room for: that something is lost
+/// is told nevertheless.
+fn output(bench: &Bench, queue: &Queue, done: &Signal) -> Result<()> {
+    const ROOM: usize = 4096 - 8;
+    const LINE: usize = 20;
+    let code = bench.load()?;
+    let printer = Printer::new(&code, ROOM)?;
+    for grid in [64, 256] {
+        let launch = code.launch("tell")?.grid(grid).printer(&printer).build()?;
+        done.store(1);
+        launch.submit(queue, done)?;
+        queue.wait(done, PATIENCE)?;
+        let (printed, items) = (printer.take(), grid as usize);
+        let lines = printed.text.lines().count();
+        ensure!(lines == items.min(ROOM / LINE), "{lines} lines of {items}");
+        ensure!(printed.lost == (lines < items), "{printed:?}");
+    }
+    println!("what a kernel has printed, and what it has not");
     Ok(())
 }
 

@@ -41,7 +41,9 @@ pub struct Printer {
 pub struct Printed {
     /// All that was whole.
     pub text: String,
-    /// Whether there was more.
+    /// Whether there was more, or might have been: less room is left than the longest of the code
+    /// object's records takes. Kernels with AMD's device library leave no trace of what they found
+    /// no room for.
     pub lost: bool,
 }
 
@@ -70,7 +72,7 @@ impl Printer {
         let (text, whole) = print(self.code.formats(), &records);
         Printed {
             text,
-            lost: taken > room || !whole,
+            lost: !whole || is_full(self.code.formats(), taken, room),
         }
     }
 
@@ -158,6 +160,13 @@ impl Format {
         }
         text + rest
     }
+}
+
+/// Whether a record may have found no room, where `taken` bytes of `room` are taken. One that finds
+/// none adds itself nevertheless, or it does not: that depends on the `__printf_alloc`.
+fn is_full(formats: &[Format], taken: usize, room: usize) -> bool {
+    let longest = formats.iter().map(|format| 4 + format.length()).max();
+    taken + longest.unwrap_or(0) > room
 }
 
 /// The text of all whole records, and whether these were all.
@@ -419,6 +428,17 @@ mod tests {
         assert!(Format::all(&Value::Map(Vec::new()))
             .expect("none")
             .is_empty());
+    }
+
+    #[test]
+    fn what_found_no_room_is_lost() {
+        let formats =
+            ["1:0:a", "2:1:6:%s", "3:1:4:%u"].map(|line| Format::parse(line).expect("it"));
+        assert!(!is_full(&formats, 0, 4096) && !is_full(&formats, 4096 - 12, 4096));
+        // One that took no place for it, and one that did.
+        assert!(is_full(&formats, 4096 - 8, 4096) && is_full(&formats, 4096 - 4, 4096));
+        assert!(is_full(&formats, 4096, 4096) && is_full(&formats, 5000, 4096));
+        assert!(!is_full(&[], 4096, 4096) && is_full(&[], 4097, 4096));
     }
 
     #[test]
