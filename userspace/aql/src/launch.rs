@@ -76,7 +76,8 @@ impl Launch {
         let device = code.memory().device();
         let private_segment = private_memory(kernel, stack)?;
         check(kernel, grid, workgroup, visible)?;
-        check_printer(kernel, printer.as_ref().map(|printer| printer.is_of(code)))?;
+        let own = printer.as_ref().map(|printer| printer.is_of(code));
+        check_printer(kernel, own, code.formats().is_some())?;
         check_hidden(kernel)?;
         let arguments = code.arguments().take(kernel.kernarg_size)?;
         arguments.write(0, visible);
@@ -302,11 +303,15 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
 const PRINTF_BUFFER: &str = "hidden_printf_buffer";
 
 /// Refuses a kernel that prints where nothing takes that: `own` is whether what there is belongs to
-/// the kernel's code object, whose formats it must be read by.
-fn check_printer(kernel: &Kernel, own: Option<bool>) -> Result<()> {
+/// the kernel's code object, whose formats it must be read by, and `is_known` whether there are
+/// such.
+fn check_printer(kernel: &Kernel, own: Option<bool>, is_known: bool) -> Result<()> {
     let mut hidden_ones = kernel.arguments.iter();
     let prints = hidden_ones.any(|argument| argument.kind == PRINTF_BUFFER);
     let reason = match (prints, own) {
+        (true, _) if !is_known => {
+            "it may print as HIP does into a buffer, which this runtime does not read"
+        }
         (_, Some(false)) => "its printer is another code object's",
         (true, None) => "it prints: give it a Printer",
         _ => return Ok(()),
@@ -482,20 +487,25 @@ mod tests {
     #[test]
     fn who_prints_needs_a_printer_of_its_own() {
         let mut kernel = kernel();
-        assert!(check_printer(&kernel, None).is_ok() && check_printer(&kernel, Some(true)).is_ok());
+        for own in [None, Some(true)] {
+            assert!(check_printer(&kernel, own, true).is_ok(), "{own:?}");
+            assert!(check_printer(&kernel, own, false).is_ok(), "{own:?}");
+        }
         kernel.arguments.push(Argument {
             offset: 24,
             size: 8,
             kind: PRINTF_BUFFER.into(),
         });
-        assert!(check_printer(&kernel, Some(true)).is_ok());
-        let told = |own| {
-            check_printer(&kernel, own)
-                .expect_err("refused")
-                .to_string()
+        assert!(check_printer(&kernel, Some(true), true).is_ok());
+        let told = |own, is_known| {
+            let result = check_printer(&kernel, own, is_known);
+            result.expect_err("refused").to_string()
         };
-        assert!(told(None).contains("give it a Printer"));
-        assert!(told(Some(false)).contains("another code object"));
+        assert!(told(None, true).contains("give it a Printer"));
+        assert!(told(Some(false), true).contains("another code object"));
+        for own in [None, Some(true)] {
+            assert!(told(own, false).contains("as HIP does"), "{own:?}");
+        }
     }
 
     #[test]

@@ -69,10 +69,11 @@ impl Printer {
         let room = self.memory.size() - HEAD;
         let records = self.memory.read::<u8>(HEAD, taken.min(room));
         self.empty();
-        let (text, whole) = print(self.code.formats(), &records);
+        let formats = self.code.formats().unwrap_or_default();
+        let (text, whole) = print(formats, &records);
         Printed {
             text,
-            lost: !whole || is_full(self.code.formats(), taken, room),
+            lost: !whole || is_full(formats, taken, room),
         }
     }
 
@@ -102,13 +103,19 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// All that a code object has.
-    pub(crate) fn all(metadata: &Value) -> Result<Vec<Self>> {
+    /// All that a code object has; None where its kernels print as HIP's buffered `printf`
+    /// (`-mprintf-kind=buffered`) does, whose formats have the number 0: the records are others.
+    pub(crate) fn all(metadata: &Value) -> Result<Option<Vec<Self>>> {
         let lines = field(metadata, "amdhsa.printf").and_then(Value::as_array);
         let lines = lines.map_or(&[][..], Vec::as_slice);
+        let is_hip = |line: &Value| line.as_str().is_some_and(|line| line.starts_with("0:"));
+        if lines.iter().any(is_hip) {
+            return Ok(None);
+        }
         let of = |line: &Value| line.as_str().and_then(Self::parse);
         let formats: Option<Vec<_>> = lines.iter().map(of).collect();
-        formats.ok_or_else(|| Error::CodeObject("a format of printf that is none".into()))
+        let wrong = || Error::CodeObject("a format of printf that is none".into());
+        formats.map(Some).ok_or_else(wrong)
     }
 
     /// `ID:COUNT:SIZE:...:TEXT`.
@@ -419,15 +426,21 @@ mod tests {
             assert_eq!(Format::parse(wrong), None, "{wrong}");
         }
         assert_eq!(unescaped(r"a\72b\n\\q\"), "a:b\n\\\\q\\");
-        let map = |lines: Vec<Value>| Value::Map(vec![("amdhsa.printf".into(), lines.into())]);
+        let all = |lines: &[&str]| {
+            let lines: Vec<Value> = lines.iter().map(|line| Value::from(*line)).collect();
+            Format::all(&Value::Map(vec![("amdhsa.printf".into(), lines.into())]))
+        };
+        let count = |lines| all(lines).expect("formats").map(|formats| formats.len());
+        assert_eq!(count(&["1:0:a"]), Some(1));
+        assert!(all(&["a"]).is_err());
+        // HIP's, with a hash of the text, which is not a call's number.
+        assert_eq!(count(&[r"0:0:1a2b3c4d5e6f,%d\n"]), None);
         assert_eq!(
-            Format::all(&map(vec!["1:0:a".into()])).expect("one").len(),
-            1
+            count(&["1:0:a", r#"0:0:ffffffff,"Non const format string""#]),
+            None
         );
-        assert!(Format::all(&map(vec!["a".into()])).is_err());
-        assert!(Format::all(&Value::Map(Vec::new()))
-            .expect("none")
-            .is_empty());
+        let none = Format::all(&Value::Map(Vec::new())).expect("none");
+        assert_eq!(none.map(|formats| formats.len()), Some(0));
     }
 
     #[test]
