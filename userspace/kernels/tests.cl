@@ -29,6 +29,21 @@ kernel void churn(global uint *out, uint seed, uint rounds)
 	out[ITEM] = x;
 }
 
+// `n` calls of itself, each with a word on the stack that it mixes in on the way back.
+__attribute__((noinline)) static uint nested(uint x, uint n)
+{
+	volatile uint own = x * (n + 3);
+
+	return n ? (nested(x, n - 1) ^ own) * 1664525u + own : x;
+}
+
+// Takes more stack the larger n is.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void recurse(global uint *out, uint n)
+{
+	out[ITEM] = nested(ITEM, n);
+}
+
 // Waits until *flag is not 0, with something in its registers.
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 kernel void hold(global uint *flag, global uint *out)

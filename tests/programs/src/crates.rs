@@ -36,6 +36,7 @@ pub fn all() -> Result<()> {
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
+    stack(&bench, &signals.signal(1)?)?;
     output(&bench, &queue, &signals.signal(1)?)?;
     unfinished(&bench)?;
     old_end(&bench)?;
@@ -196,6 +197,60 @@ fn wrong_arguments(bench: &Bench) -> Result<()> {
     let error = launch.build().err().context("a wrong size is taken")?;
     println!("{error}");
     Ok(())
+}
+
+/// A kernel whose stack is dynamic is refused without one, and runs with what it is given.
+fn stack(bench: &Bench, done: &Signal) -> Result<()> {
+    const DEPTH: u32 = 60;
+    let files: Vec<_> = crate::waves::KERNELS.iter().copied().map(dynamic).collect();
+    let files: Vec<_> = files.iter().map(Vec::as_slice).collect();
+    let code = CodeObject::load_one_of(&bench.device, &files)?;
+    let launch = || {
+        code.launch("recurse")
+            .map(|it| it.grid(GROUP).workgroup(GROUP))
+    };
+    match launch()?.arg(&bench.to).arg(DEPTH).build() {
+        Err(error @ Error::Launch { .. }) => println!("{error}"),
+        other => bail!("without a stack: {other:?}"),
+    }
+    // Each call has 16 bytes.
+    let launch = launch()?
+        .arg(&bench.to)
+        .arg(DEPTH)
+        .stack(16 * DEPTH)
+        .build()?;
+    let queue = Queue::with_scratch(&bench.device, 64, launch.scratch())?;
+    done.store(1);
+    launch.submit(&queue, done)?;
+    queue.wait(done, PATIENCE)?;
+    for (item, got) in (0u32..).zip(bench.to.read()) {
+        let mix = |x: u32, n: u32| {
+            let own = item.wrapping_mul(n + 3);
+            (x ^ own).wrapping_mul(1_664_525).wrapping_add(own)
+        };
+        let want = (1..=DEPTH).fold(item, mix);
+        ensure!(got == want, "item {item}: {got:#x} instead of {want:#x}");
+    }
+    println!("{DEPTH} calls deep");
+    Ok(())
+}
+
+/// A code object whose `recurse` says that its stack is dynamic. OpenCL forbids recursion, so clang
+/// takes it that there is none, and its metadata have the stack of a single call.
+fn dynamic(file: &[u8]) -> Vec<u8> {
+    // MessagePack: false, and true.
+    const NO: &[u8] = b".uses_dynamic_stack\xc2";
+    const YES: u8 = 0xc3;
+    let find = |what: &[u8], from: usize| {
+        let found = file[from..].windows(what.len()).position(|it| it == what);
+        found.map(|at| from + at)
+    };
+    let mut mended = file.to_vec();
+    // A kernel's entries are in the order of their names.
+    if let Some(at) = find(b"recurse.kd", 0).and_then(|symbol| find(NO, symbol)) {
+        mended[at + NO.len() - 1] = YES;
+    }
+    mended
 }
 
 /// What a kernel prints that leaves no trace of what it found no room for: that something is lost
