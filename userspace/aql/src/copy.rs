@@ -207,7 +207,10 @@ impl Places {
             let bytes = packet.len() as u64 * 4;
             let left = RING_BYTES - *written % RING_BYTES;
             let nops = if left < bytes { left } else { 0 };
-            if *written + nops + bytes - engine.read() > RING_BYTES {
+            // Never all of it: to an engine that compares the places within the ring, full is
+            // empty. Waves may write anything as the read index.
+            let used = written.wrapping_sub(engine.read());
+            if used.saturating_add(nops + bytes) >= RING_BYTES {
                 break;
             }
             if nops > 0 {
@@ -317,6 +320,8 @@ mod tests {
             0,
             "4 words at the end, 7 at its start"
         );
+        fake.read.store(28, Ordering::Release);
+        assert_eq!(places.put(&fake, std::slice::from_ref(&seven)), 0, "full");
         fake.read.store(56, Ordering::Release);
         assert_eq!(places.put(&fake, &[seven]), 1);
         let nops = RING_BYTES as usize / 4 - fit * 7;
@@ -327,10 +332,22 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_is_never_full() {
+        let (fake, places) = (Fake::new(), Places::default());
+        let all = RING_BYTES as usize / 16;
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; all]), all - 1);
+        fake.read.store(16, Ordering::Release);
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; all]), 1);
+        // What no engine has read.
+        fake.read.store(RING_BYTES + 16, Ordering::Release);
+        assert_eq!(places.put(&fake, &[vec![1; 4]]), 0);
+    }
+
+    #[test]
     fn a_dead_engine_ends_all_waits_at_once() {
         let (fake, places) = (Fake::new(), Places::default());
-        let full = RING_BYTES as usize / 16;
-        assert_eq!(places.put(&fake, &vec![vec![1; 4]; full]), full);
+        let most = RING_BYTES as usize / 16 - 1;
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; most]), most);
         let patience = Duration::from_millis(400);
         let start = Instant::now();
         std::thread::scope(|scope| {
