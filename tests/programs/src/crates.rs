@@ -10,6 +10,7 @@ use kfd_aql::{BarrierAnd, CodeObject, CopyQueue, Error, Graph, Packet, Queue, Si
 use kfd_aql::{Printer, Signals, Stream};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::{dup, dup2};
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub fn all() -> Result<()> {
     };
     let signals = Signals::new(&bench.device, 8)?;
     let queue = Arc::new(Queue::new(&bench.device, 64)?);
+    let _stays = unflushed(&bench, &queue, &signals.signal(1)?)?;
     code_again(&bench, &queue, &signals.signal(1)?)?;
     arguments(&bench, &queue, &signals.signal(1)?)?;
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
@@ -113,6 +115,45 @@ impl Bench {
         ensure!(to.get(0) == word, "{:#x} instead of {word:#x}", to.get(0));
         Ok(queue.indices().0 - before)
     }
+}
+
+/// The first launch of a process that has no addresses left fails, since what the CPU has written
+/// may be in the GPU's host data path; with addresses it is flushed and runs. Its code.
+fn unflushed(bench: &Bench, queue: &Queue, done: &Signal) -> Result<Arc<CodeObject>> {
+    let (code, words) = (bench.load()?, Buffer::<u32>::vram(&bench.device, 1)?);
+    words.set(0, 8);
+    let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+    let launch = launch.arg(&words).arg(&bench.to).arg(1u32).build()?;
+    // What the error's text takes comes out of the heap.
+    drop(Vec::<u8>::with_capacity(64 << 10));
+    let result = with_no_more_addresses(|| launch.submit(queue, done))?;
+    let errno = match &result {
+        Err(Error::Kfd(error)) => error.errno(),
+        _ => None,
+    };
+    ensure!(errno == Some(kfd::Errno::ENOMEM), "{result:?}");
+    launch.submit(queue, done)?;
+    queue.wait(done, PATIENCE)?;
+    println!(
+        "a launch that could not be flushed, and then: {}",
+        bench.to.get(0)
+    );
+    Ok(code)
+}
+
+/// The process gets no page more than it has while `act` runs.
+fn with_no_more_addresses<T>(act: impl FnOnce() -> T) -> Result<T> {
+    let own = getrlimit(Resource::As);
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').next().context("no size")?.parse()?;
+    let least = Rlimit {
+        current: Some(pages * 4096),
+        maximum: own.maximum,
+    };
+    setrlimit(Resource::As, least)?;
+    let result = act();
+    setrlimit(Resource::As, own)?;
+    Ok(result)
 }
 
 /// Code that lies where other code was is made known to the instruction caches, once for a queue.

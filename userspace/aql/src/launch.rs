@@ -129,6 +129,7 @@ impl Launch {
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
     ///
     /// `Launch`: the kernel needs more scratch than the queue has. `Lost` as [`Queue::submit`].
+    /// `Kfd`: what the CPU has written cannot be flushed now ([`Device::flush_writes`]).
     pub fn submit(&self, queue: &Queue, done: &Signal) -> Result<u64> {
         let completion = done.for_completion();
         self.put(queue, completion)
@@ -138,7 +139,7 @@ impl Launch {
     /// Puts it into `queue` with the address of a signal, or 0.
     pub(crate) fn put(&self, queue: &Queue, completion: u64) -> Result<u64> {
         self.check(queue)?;
-        self.flush();
+        self.flush()?;
         queue.forget_code(self.code.generation())?;
         queue.submit(self.packet(completion))
     }
@@ -153,7 +154,7 @@ impl Launch {
         deadline: Deadline,
     ) -> Result<()> {
         self.check(queue)?;
-        self.flush();
+        self.flush()?;
         let (mut packets, generation) = (barriers, self.code.generation());
         packets.extend(queue.forgetting(generation).map(Packet::from));
         packets.push(self.packet(done.for_completion()).into());
@@ -171,8 +172,8 @@ impl Launch {
     }
 
     /// What the CPU has written, the code and what it works on, the waves must see.
-    fn flush(&self) {
-        self.code.memory().device().flush_writes();
+    fn flush(&self) -> Result<()> {
+        Ok(self.code.memory().device().flush_writes()?)
     }
 
     /// Whether it can run on `queue`.
