@@ -76,7 +76,8 @@ impl CopyQueue {
     /// Copies `bytes` from one address to another; `done` is decremented when they are there.
     ///
     /// The buffers must live until then, and not overlap. `Lost`: the ring is full, and the GPU was
-    /// reset or has taken nothing for a minute.
+    /// reset or has taken nothing for a minute. `Kfd`: what the CPU has written cannot be flushed
+    /// now ([`Device::flush_writes`]).
     pub fn copy(&self, from: u64, to: u64, bytes: u64, done: &Signal) -> Result<()> {
         let mut packets = flush();
         for part in (0..bytes).step_by(MOST_BYTES as usize) {
@@ -94,7 +95,7 @@ impl CopyQueue {
     }
 
     /// Fills `bytes` from an address on with one word again and again; `done` is decremented when
-    /// they are there. Whole words only. The buffer must live until then. `Lost` as
+    /// they are there. Whole words only. The buffer must live until then. `Lost` and `Kfd` as
     /// [`CopyQueue::copy`].
     pub fn fill(&self, to: u64, word: u32, bytes: u64, done: &Signal) -> Result<()> {
         if (to | bytes) % 4 != 0 {
@@ -125,6 +126,8 @@ impl CopyQueue {
         if !self.queue.is_own() {
             return Err(Error::Lost);
         }
+        // Those in other GPUs' host data paths; the packets flush that of this one.
+        self.queue.device().flush_writes()?;
         let alive = || self.watch.check().is_ok();
         let put = self.places.submit(self, packets, PATIENCE, alive);
         put.map_err(|error| self.watch.check().err().unwrap_or(error))
