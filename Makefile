@@ -52,7 +52,7 @@ module-tests: sysroot
 
 # What the guests of the demo and the tests see at /mnt/share.
 # KERNEL=... (tools/sysroot/sysroot) has modules of its own, below $(BUILD_DIR).
-hip_programs := $(addprefix build/guest/hip_, vadd gemm programs debugged managed)
+hip_programs := $(addprefix build/guest/hip_, vadd gemm programs debugged managed printed)
 guest: module module-tests tools userspace $(hip_programs)
 	@tools/guest-share
 
@@ -60,7 +60,7 @@ guest: module module-tests tools userspace $(hip_programs)
 build/guest/hip_%: tests/hip/%.hip Makefile
 	@mkdir -p build/guest
 	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 --offload-arch=gfx90a -O2 -rdynamic \
-		-o $@ $< -lhsa-runtime64 -ldl
+		$$(sed -n 's,^// hipcc: ,,p' $<) -o $@ $< -lhsa-runtime64 -ldl
 
 demo:
 	@tools/demo

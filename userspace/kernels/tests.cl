@@ -29,6 +29,21 @@ kernel void churn(global uint *out, uint seed, uint rounds)
 	out[ITEM] = x;
 }
 
+// `n` calls of itself, each with a word on the stack that it mixes in on the way back.
+__attribute__((noinline)) static uint nested(uint x, uint n)
+{
+	volatile uint own = x * (n + 3);
+
+	return n ? (nested(x, n - 1) ^ own) * 1664525u + own : x;
+}
+
+// Takes more stack the larger n is.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void recurse(global uint *out, uint n)
+{
+	out[ITEM] = nested(ITEM, n);
+}
+
 // Waits until *flag is not 0, with something in its registers.
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 kernel void hold(global uint *flag, global uint *out)
@@ -110,6 +125,35 @@ kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uin
 	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM))
 		__builtin_amdgcn_s_sleep(1);
 	out[LANE] = x;
+}
+
+int printf(constant const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Room for a record in a Printer's buffer (print.h), or nothing. As with AMD's device library, what
+// finds no room takes none: it leaves no trace.
+__attribute__((used)) global char *__printf_alloc(uint bytes)
+{
+	constant char *hidden = (constant char *)__builtin_amdgcn_implicitarg_ptr();
+	global uint *buffer = *(global uint *constant *)(hidden + 72);
+	uint size = buffer[1], begin = 2 * sizeof(*buffer);
+	uint taken = __scoped_atomic_load_n(buffer, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+
+	do {
+		if (begin + taken + bytes > size)
+			return 0;
+	} while (!__scoped_atomic_compare_exchange_n(buffer, &taken, taken + bytes, 0,
+						     __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+						     __MEMORY_SCOPE_SYSTEM));
+	return (global char *)buffer + begin + taken;
+}
+
+// Prints a line of 20 bytes for each item.
+__attribute__((reqd_work_group_size(64, 1, 1)))
+kernel void tell(void)
+{
+	uint item = __builtin_amdgcn_workgroup_id_x() * 64 + LANE;
+
+	printf("item %u of %s: %x\n", item, "several", item * 3);
 }
 
 // No kernel but a second-level trap handler. It tells the driver by a privileged message, of which

@@ -7,9 +7,10 @@ use crate::waves::GROUP;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use kfd::{topology, Buffer, Device, Kfd, Memory};
 use kfd_aql::{BarrierAnd, CodeObject, CopyQueue, Error, Graph, Packet, Queue, Signal};
-use kfd_aql::{Signals, Stream};
+use kfd_aql::{Printer, Signals, Stream};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::{dup, dup2};
+use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,14 +32,18 @@ pub fn all() -> Result<()> {
     };
     let signals = Signals::new(&bench.device, 8)?;
     let queue = Arc::new(Queue::new(&bench.device, 64)?);
+    let _stays = unflushed(&bench, &queue, &signals.signal(1)?)?;
     code_again(&bench, &queue, &signals.signal(1)?)?;
     arguments(&bench, &queue, &signals.signal(1)?)?;
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
+    stack(&bench, &signals.signal(1)?)?;
+    output(&bench, &queue, &signals.signal(1)?)?;
     unfinished(&bench)?;
     old_end(&bench)?;
     marked_since(&bench)?;
+    taken_meanwhile(&bench)?;
     full(&bench)?;
     run_again(&bench)?;
     left_behind(&bench)?;
@@ -110,6 +115,45 @@ impl Bench {
         ensure!(to.get(0) == word, "{:#x} instead of {word:#x}", to.get(0));
         Ok(queue.indices().0 - before)
     }
+}
+
+/// The first launch of a process that has no addresses left fails, since what the CPU has written
+/// may be in the GPU's host data path; with addresses it is flushed and runs. Its code.
+fn unflushed(bench: &Bench, queue: &Queue, done: &Signal) -> Result<Arc<CodeObject>> {
+    let (code, words) = (bench.load()?, Buffer::<u32>::vram(&bench.device, 1)?);
+    words.set(0, 8);
+    let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+    let launch = launch.arg(&words).arg(&bench.to).arg(1u32).build()?;
+    // What the error's text takes comes out of the heap.
+    drop(Vec::<u8>::with_capacity(64 << 10));
+    let result = with_no_more_addresses(|| launch.submit(queue, done))?;
+    let errno = match &result {
+        Err(Error::Kfd(error)) => error.errno(),
+        _ => None,
+    };
+    ensure!(errno == Some(kfd::Errno::ENOMEM), "{result:?}");
+    launch.submit(queue, done)?;
+    queue.wait(done, PATIENCE)?;
+    println!(
+        "a launch that could not be flushed, and then: {}",
+        bench.to.get(0)
+    );
+    Ok(code)
+}
+
+/// The process gets no page more than it has while `act` runs.
+fn with_no_more_addresses<T>(act: impl FnOnce() -> T) -> Result<T> {
+    let own = getrlimit(Resource::As);
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').next().context("no size")?.parse()?;
+    let least = Rlimit {
+        current: Some(pages * 4096),
+        maximum: own.maximum,
+    };
+    setrlimit(Resource::As, least)?;
+    let result = act();
+    setrlimit(Resource::As, own)?;
+    Ok(result)
 }
 
 /// Code that lies where other code was is made known to the instruction caches, once for a queue.
@@ -196,6 +240,81 @@ fn wrong_arguments(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// A kernel whose stack is dynamic is refused without one, and runs with what it is given.
+fn stack(bench: &Bench, done: &Signal) -> Result<()> {
+    const DEPTH: u32 = 60;
+    let files: Vec<_> = crate::waves::KERNELS.iter().copied().map(dynamic).collect();
+    let files: Vec<_> = files.iter().map(Vec::as_slice).collect();
+    let code = CodeObject::load_one_of(&bench.device, &files)?;
+    let launch = || {
+        code.launch("recurse")
+            .map(|it| it.grid(GROUP).workgroup(GROUP))
+    };
+    match launch()?.arg(&bench.to).arg(DEPTH).build() {
+        Err(error @ Error::Launch { .. }) => println!("{error}"),
+        other => bail!("without a stack: {other:?}"),
+    }
+    // Each call has 16 bytes.
+    let launch = launch()?
+        .arg(&bench.to)
+        .arg(DEPTH)
+        .stack(16 * DEPTH)
+        .build()?;
+    let queue = Queue::with_scratch(&bench.device, 64, launch.scratch())?;
+    done.store(1);
+    launch.submit(&queue, done)?;
+    queue.wait(done, PATIENCE)?;
+    for (item, got) in (0u32..).zip(bench.to.read()) {
+        let mix = |x: u32, n: u32| {
+            let own = item.wrapping_mul(n + 3);
+            (x ^ own).wrapping_mul(1_664_525).wrapping_add(own)
+        };
+        let want = (1..=DEPTH).fold(item, mix);
+        ensure!(got == want, "item {item}: {got:#x} instead of {want:#x}");
+    }
+    println!("{DEPTH} calls deep");
+    Ok(())
+}
+
+/// A code object whose `recurse` says that its stack is dynamic. OpenCL forbids recursion, so clang
+/// takes it that there is none, and its metadata have the stack of a single call.
+fn dynamic(file: &[u8]) -> Vec<u8> {
+    // MessagePack: false, and true.
+    const NO: &[u8] = b".uses_dynamic_stack\xc2";
+    const YES: u8 = 0xc3;
+    let find = |what: &[u8], from: usize| {
+        let found = file[from..].windows(what.len()).position(|it| it == what);
+        found.map(|at| from + at)
+    };
+    let mut mended = file.to_vec();
+    // A kernel's entries are in the order of their names.
+    if let Some(at) = find(b"recurse.kd", 0).and_then(|symbol| find(NO, symbol)) {
+        mended[at + NO.len() - 1] = YES;
+    }
+    mended
+}
+
+/// What a kernel prints that leaves no trace of what it found no room for: that something is lost
+/// is told nevertheless.
+fn output(bench: &Bench, queue: &Queue, done: &Signal) -> Result<()> {
+    const ROOM: usize = 4096 - 8;
+    const LINE: usize = 20;
+    let code = bench.load()?;
+    let printer = Printer::new(&code, ROOM)?;
+    for grid in [64, 256] {
+        let launch = code.launch("tell")?.grid(grid).printer(&printer).build()?;
+        done.store(1);
+        launch.submit(queue, done)?;
+        queue.wait(done, PATIENCE)?;
+        let (printed, items) = (printer.take(), grid as usize);
+        let lines = printed.text.lines().count();
+        ensure!(lines == items.min(ROOM / LINE), "{lines} lines of {items}");
+        ensure!(printed.lost == (lines < items), "{printed:?}");
+    }
+    println!("what a kernel has printed, and what it has not");
+    Ok(())
+}
+
 /// Streams that are dropped before they have finished leave signals to others.
 fn unfinished(bench: &Bench) -> Result<()> {
     let never = Signals::new(&bench.device, 1)?.signal(1)?;
@@ -257,6 +376,45 @@ fn marked_since(bench: &Bench) -> Result<()> {
     gates[1].store(0);
     stream.finish(PATIENCE)?;
     println!("a stream with a marker behind its end");
+    Ok(())
+}
+
+/// Nor for the end of what another thread has taken meanwhile, which waits for room behind it.
+fn taken_meanwhile(bench: &Bench) -> Result<()> {
+    let gates = Signals::new(&bench.device, 2)?;
+    let gates = [gates.signal(1)?, gates.signal(1)?];
+    let stream = Stream::new(&bench.device, &Signals::new(&bench.device, 8)?, 0)?;
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+    let launch = Arc::new(launch.arg(from).arg(to).arg(1u32).build()?);
+    let gated = |gate: &Signal| BarrierAnd::on(&[gate.address()]).map(Packet::from);
+    let late = |milliseconds| is_late(stream.finish(Duration::from_millis(milliseconds)));
+    let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
+    from.set(0, 7);
+    to.set(0, 0);
+    stream.queue().submit(gated(&gates[0])?)?;
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| late(1000));
+        pause(300);
+        let second = gated(&gates[1])?;
+        stream.queue().submit(second)?;
+        stream.launch(&launch)?;
+        while stream.queue().ring().try_submit(&second).is_some() {}
+        let taker = scope.spawn(|| late(3000));
+        first.join().map_err(|_| anyhow!("a panic"))??;
+        scope.spawn(|| {
+            pause(300);
+            gates[0].store(0);
+        });
+        late(1000)?;
+        taker.join().map_err(|_| anyhow!("a panic"))?
+    })?;
+    gates[1].store(0);
+    stream.finish(PATIENCE)?;
+    println!(
+        "a stream whose work another thread has taken: {}",
+        to.get(0)
+    );
     Ok(())
 }
 

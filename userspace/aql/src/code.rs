@@ -31,7 +31,7 @@ const DESCRIPTOR_SIZE: u64 = 64;
 pub struct CodeObject {
     memory: Memory,
     kernels: Vec<Kernel>,
-    formats: Vec<Format>,
+    formats: Option<Vec<Format>>,
     arguments: Pool,
     /// Of what instruction caches must have forgotten before it runs: see [`Past`].
     generation: u64,
@@ -168,9 +168,9 @@ impl CodeObject {
         &self.arguments
     }
 
-    /// What its kernels print.
-    pub(crate) fn formats(&self) -> &[Format] {
-        &self.formats
+    /// What its kernels print; None if they do so as HIP's, which nobody here reads.
+    pub(crate) fn formats(&self) -> Option<&[Format]> {
+        self.formats.as_deref()
     }
 
     /// What a queue must have invalidated before it runs this code.

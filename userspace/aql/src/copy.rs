@@ -76,7 +76,8 @@ impl CopyQueue {
     /// Copies `bytes` from one address to another; `done` is decremented when they are there.
     ///
     /// The buffers must live until then, and not overlap. `Lost`: the ring is full, and the GPU was
-    /// reset or has taken nothing for a minute.
+    /// reset or has taken nothing for a minute. `Kfd`: what the CPU has written cannot be flushed
+    /// now ([`Device::flush_writes`]).
     pub fn copy(&self, from: u64, to: u64, bytes: u64, done: &Signal) -> Result<()> {
         let mut packets = flush();
         for part in (0..bytes).step_by(MOST_BYTES as usize) {
@@ -94,7 +95,7 @@ impl CopyQueue {
     }
 
     /// Fills `bytes` from an address on with one word again and again; `done` is decremented when
-    /// they are there. Whole words only. The buffer must live until then. `Lost` as
+    /// they are there. Whole words only. The buffer must live until then. `Lost` and `Kfd` as
     /// [`CopyQueue::copy`].
     pub fn fill(&self, to: u64, word: u32, bytes: u64, done: &Signal) -> Result<()> {
         if (to | bytes) % 4 != 0 {
@@ -125,6 +126,8 @@ impl CopyQueue {
         if !self.queue.is_own() {
             return Err(Error::Lost);
         }
+        // Those in other GPUs' host data paths; the packets flush that of this one.
+        self.queue.device().flush_writes()?;
         let alive = || self.watch.check().is_ok();
         let put = self.places.submit(self, packets, PATIENCE, alive);
         put.map_err(|error| self.watch.check().err().unwrap_or(error))
@@ -207,7 +210,10 @@ impl Places {
             let bytes = packet.len() as u64 * 4;
             let left = RING_BYTES - *written % RING_BYTES;
             let nops = if left < bytes { left } else { 0 };
-            if *written + nops + bytes - engine.read() > RING_BYTES {
+            // Never all of it: to an engine that compares the places within the ring, full is
+            // empty. Waves may write anything as the read index.
+            let used = written.wrapping_sub(engine.read());
+            if used.saturating_add(nops + bytes) >= RING_BYTES {
                 break;
             }
             if nops > 0 {
@@ -317,6 +323,8 @@ mod tests {
             0,
             "4 words at the end, 7 at its start"
         );
+        fake.read.store(28, Ordering::Release);
+        assert_eq!(places.put(&fake, std::slice::from_ref(&seven)), 0, "full");
         fake.read.store(56, Ordering::Release);
         assert_eq!(places.put(&fake, &[seven]), 1);
         let nops = RING_BYTES as usize / 4 - fit * 7;
@@ -327,10 +335,22 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_is_never_full() {
+        let (fake, places) = (Fake::new(), Places::default());
+        let all = RING_BYTES as usize / 16;
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; all]), all - 1);
+        fake.read.store(16, Ordering::Release);
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; all]), 1);
+        // What no engine has read.
+        fake.read.store(RING_BYTES + 16, Ordering::Release);
+        assert_eq!(places.put(&fake, &[vec![1; 4]]), 0);
+    }
+
+    #[test]
     fn a_dead_engine_ends_all_waits_at_once() {
         let (fake, places) = (Fake::new(), Places::default());
-        let full = RING_BYTES as usize / 16;
-        assert_eq!(places.put(&fake, &vec![vec![1; 4]; full]), full);
+        let most = RING_BYTES as usize / 16 - 1;
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; most]), most);
         let patience = Duration::from_millis(400);
         let start = Instant::now();
         std::thread::scope(|scope| {

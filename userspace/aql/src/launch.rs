@@ -76,7 +76,8 @@ impl Launch {
         let device = code.memory().device();
         let private_segment = private_memory(kernel, stack)?;
         check(kernel, grid, workgroup, visible)?;
-        check_printer(kernel, printer.as_ref().map(|printer| printer.is_of(code)))?;
+        let own = printer.as_ref().map(|printer| printer.is_of(code));
+        check_printer(kernel, own, code.formats().is_some())?;
         check_hidden(kernel)?;
         let arguments = code.arguments().take(kernel.kernarg_size)?;
         arguments.write(0, visible);
@@ -128,6 +129,7 @@ impl Launch {
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
     ///
     /// `Launch`: the kernel needs more scratch than the queue has. `Lost` as [`Queue::submit`].
+    /// `Kfd`: what the CPU has written cannot be flushed now ([`Device::flush_writes`]).
     pub fn submit(&self, queue: &Queue, done: &Signal) -> Result<u64> {
         let completion = done.for_completion();
         self.put(queue, completion)
@@ -137,7 +139,7 @@ impl Launch {
     /// Puts it into `queue` with the address of a signal, or 0.
     pub(crate) fn put(&self, queue: &Queue, completion: u64) -> Result<u64> {
         self.check(queue)?;
-        self.flush();
+        self.flush()?;
         queue.forget_code(self.code.generation())?;
         queue.submit(self.packet(completion))
     }
@@ -152,7 +154,7 @@ impl Launch {
         deadline: Deadline,
     ) -> Result<()> {
         self.check(queue)?;
-        self.flush();
+        self.flush()?;
         let (mut packets, generation) = (barriers, self.code.generation());
         packets.extend(queue.forgetting(generation).map(Packet::from));
         packets.push(self.packet(done.for_completion()).into());
@@ -170,8 +172,8 @@ impl Launch {
     }
 
     /// What the CPU has written, the code and what it works on, the waves must see.
-    fn flush(&self) {
-        self.code.memory().device().flush_writes();
+    fn flush(&self) -> Result<()> {
+        Ok(self.code.memory().device().flush_writes()?)
     }
 
     /// Whether it can run on `queue`.
@@ -302,11 +304,15 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
 const PRINTF_BUFFER: &str = "hidden_printf_buffer";
 
 /// Refuses a kernel that prints where nothing takes that: `own` is whether what there is belongs to
-/// the kernel's code object, whose formats it must be read by.
-fn check_printer(kernel: &Kernel, own: Option<bool>) -> Result<()> {
+/// the kernel's code object, whose formats it must be read by, and `is_known` whether there are
+/// such.
+fn check_printer(kernel: &Kernel, own: Option<bool>, is_known: bool) -> Result<()> {
     let mut hidden_ones = kernel.arguments.iter();
     let prints = hidden_ones.any(|argument| argument.kind == PRINTF_BUFFER);
     let reason = match (prints, own) {
+        (true, _) if !is_known => {
+            "it may print as HIP does into a buffer, which this runtime does not read"
+        }
         (_, Some(false)) => "its printer is another code object's",
         (true, None) => "it prints: give it a Printer",
         _ => return Ok(()),
@@ -482,20 +488,25 @@ mod tests {
     #[test]
     fn who_prints_needs_a_printer_of_its_own() {
         let mut kernel = kernel();
-        assert!(check_printer(&kernel, None).is_ok() && check_printer(&kernel, Some(true)).is_ok());
+        for own in [None, Some(true)] {
+            assert!(check_printer(&kernel, own, true).is_ok(), "{own:?}");
+            assert!(check_printer(&kernel, own, false).is_ok(), "{own:?}");
+        }
         kernel.arguments.push(Argument {
             offset: 24,
             size: 8,
             kind: PRINTF_BUFFER.into(),
         });
-        assert!(check_printer(&kernel, Some(true)).is_ok());
-        let told = |own| {
-            check_printer(&kernel, own)
-                .expect_err("refused")
-                .to_string()
+        assert!(check_printer(&kernel, Some(true), true).is_ok());
+        let told = |own, is_known| {
+            let result = check_printer(&kernel, own, is_known);
+            result.expect_err("refused").to_string()
         };
-        assert!(told(None).contains("give it a Printer"));
-        assert!(told(Some(false)).contains("another code object"));
+        assert!(told(None, true).contains("give it a Printer"));
+        assert!(told(Some(false), true).contains("another code object"));
+        for own in [None, Some(true)] {
+            assert!(told(own, false).contains("as HIP does"), "{own:?}");
+        }
     }
 
     #[test]

@@ -41,7 +41,9 @@ pub struct Printer {
 pub struct Printed {
     /// All that was whole.
     pub text: String,
-    /// Whether there was more.
+    /// Whether there was more, or might have been: less room is left than the longest of the code
+    /// object's records takes. Kernels with AMD's device library leave no trace of what they found
+    /// no room for.
     pub lost: bool,
 }
 
@@ -67,10 +69,11 @@ impl Printer {
         let room = self.memory.size() - HEAD;
         let records = self.memory.read::<u8>(HEAD, taken.min(room));
         self.empty();
-        let (text, whole) = print(self.code.formats(), &records);
+        let formats = self.code.formats().unwrap_or_default();
+        let (text, whole) = print(formats, &records);
         Printed {
             text,
-            lost: taken > room || !whole,
+            lost: !whole || is_full(formats, taken, room),
         }
     }
 
@@ -100,13 +103,19 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// All that a code object has.
-    pub(crate) fn all(metadata: &Value) -> Result<Vec<Self>> {
+    /// All that a code object has; None where its kernels print as HIP's buffered `printf`
+    /// (`-mprintf-kind=buffered`) does, whose formats have the number 0: the records are others.
+    pub(crate) fn all(metadata: &Value) -> Result<Option<Vec<Self>>> {
         let lines = field(metadata, "amdhsa.printf").and_then(Value::as_array);
         let lines = lines.map_or(&[][..], Vec::as_slice);
+        let is_hip = |line: &Value| line.as_str().is_some_and(|line| line.starts_with("0:"));
+        if lines.iter().any(is_hip) {
+            return Ok(None);
+        }
         let of = |line: &Value| line.as_str().and_then(Self::parse);
         let formats: Option<Vec<_>> = lines.iter().map(of).collect();
-        formats.ok_or_else(|| Error::CodeObject("a format of printf that is none".into()))
+        let wrong = || Error::CodeObject("a format of printf that is none".into());
+        formats.map(Some).ok_or_else(wrong)
     }
 
     /// `ID:COUNT:SIZE:...:TEXT`.
@@ -158,6 +167,13 @@ impl Format {
         }
         text + rest
     }
+}
+
+/// Whether a record may have found no room, where `taken` bytes of `room` are taken. One that finds
+/// none adds itself nevertheless, or it does not: that depends on the `__printf_alloc`.
+fn is_full(formats: &[Format], taken: usize, room: usize) -> bool {
+    let longest = formats.iter().map(|format| 4 + format.length()).max();
+    taken + longest.unwrap_or(0) > room
 }
 
 /// The text of all whole records, and whether these were all.
@@ -410,15 +426,32 @@ mod tests {
             assert_eq!(Format::parse(wrong), None, "{wrong}");
         }
         assert_eq!(unescaped(r"a\72b\n\\q\"), "a:b\n\\\\q\\");
-        let map = |lines: Vec<Value>| Value::Map(vec![("amdhsa.printf".into(), lines.into())]);
+        let all = |lines: &[&str]| {
+            let lines: Vec<Value> = lines.iter().map(|line| Value::from(*line)).collect();
+            Format::all(&Value::Map(vec![("amdhsa.printf".into(), lines.into())]))
+        };
+        let count = |lines| all(lines).expect("formats").map(|formats| formats.len());
+        assert_eq!(count(&["1:0:a"]), Some(1));
+        assert!(all(&["a"]).is_err());
+        // HIP's, with a hash of the text, which is not a call's number.
+        assert_eq!(count(&[r"0:0:1a2b3c4d5e6f,%d\n"]), None);
         assert_eq!(
-            Format::all(&map(vec!["1:0:a".into()])).expect("one").len(),
-            1
+            count(&["1:0:a", r#"0:0:ffffffff,"Non const format string""#]),
+            None
         );
-        assert!(Format::all(&map(vec!["a".into()])).is_err());
-        assert!(Format::all(&Value::Map(Vec::new()))
-            .expect("none")
-            .is_empty());
+        let none = Format::all(&Value::Map(Vec::new())).expect("none");
+        assert_eq!(none.map(|formats| formats.len()), Some(0));
+    }
+
+    #[test]
+    fn what_found_no_room_is_lost() {
+        let formats =
+            ["1:0:a", "2:1:6:%s", "3:1:4:%u"].map(|line| Format::parse(line).expect("it"));
+        assert!(!is_full(&formats, 0, 4096) && !is_full(&formats, 4096 - 12, 4096));
+        // One that took no place for it, and one that did.
+        assert!(is_full(&formats, 4096 - 8, 4096) && is_full(&formats, 4096 - 4, 4096));
+        assert!(is_full(&formats, 4096, 4096) && is_full(&formats, 5000, 4096));
+        assert!(!is_full(&[], 4096, 4096) && is_full(&[], 4097, 4096));
     }
 
     #[test]

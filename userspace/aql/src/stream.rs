@@ -7,7 +7,7 @@ use crate::signal::Deadline;
 use crate::watch::Watch;
 use crate::{BarrierAnd, Launch, Packet, Queue, Result, Signal, Signals};
 use kfd::Device;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const PACKETS: u32 = 256;
@@ -20,8 +20,25 @@ pub struct Stream {
     /// Until the stream is dropped.
     queue: Option<Queue>,
     signals: Arc<Signals>,
-    /// What was given since the last time that all was done.
-    given: Mutex<Given>,
+    work: Mutex<Work>,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    /// What was given since the last time that all was done, without what those that wait for it
+    /// have taken.
+    given: Given,
+    /// How often anything was given, from the first time on.
+    times: u64,
+    /// A marker, and which time it was given. While that is the last one, all is before it.
+    end: Option<(Marker, u64)>,
+}
+
+impl Work {
+    /// A marker behind all that was given. `given` may be less than that: others wait, too.
+    fn end(&self) -> Option<&(Marker, u64)> {
+        self.end.as_ref().filter(|(_, time)| *time == self.times)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +48,6 @@ struct Given {
     own: Vec<Marker>,
     /// Those, of whatever stream, that its work waits for.
     awaited: Vec<Marker>,
-    /// Behind all of it, if nothing was given since it was made.
-    end: Option<Marker>,
 }
 
 impl Given {
@@ -66,7 +81,7 @@ impl Stream {
         Ok(Self {
             queue: Some(Queue::with_scratch(device, PACKETS, scratch)?),
             signals: signals.clone(),
-            given: Mutex::default(),
+            work: Mutex::default(),
         })
     }
 
@@ -80,18 +95,20 @@ impl Stream {
     /// `Launch`: the kernel needs more scratch than the stream has.
     pub fn launch(&self, launch: &Arc<Launch>) -> Result<()> {
         launch.put(self.queue(), 0)?;
-        let mut given = self.lock();
-        given.launches.push(launch.clone());
-        given.end = None;
+        let mut work = self.lock();
+        work.given.launches.push(launch.clone());
+        work.times += 1;
         Ok(())
     }
 
     /// A marker behind all that was given so far.
     pub fn mark(&self) -> Result<Marker> {
-        self.put_marker(|barrier| self.queue().submit(barrier).map(drop))
+        let put = self.put_marker(|barrier| self.queue().submit(barrier).map(drop));
+        put.map(|(marker, _)| marker)
     }
 
-    fn put_marker(&self, put: impl FnOnce(Packet) -> Result<()>) -> Result<Marker> {
+    /// The marker, and which time it was given.
+    fn put_marker(&self, put: impl FnOnce(Packet) -> Result<()>) -> Result<(Marker, u64)> {
         let marker = Marker(Arc::new(Place {
             signal: self.signals.signal(1)?,
             watch: self.queue().watch().clone(),
@@ -101,20 +118,23 @@ impl Stream {
             completion: signal.for_completion(),
             ..Default::default()
         };
+        // What others give until this is in the ring may come before or behind it: it counts as
+        // behind.
+        let before = self.lock().times;
         put(barrier.into()).inspect_err(|_| signal.not_completed())?;
-        let mut given = self.lock();
-        given.own.push(marker.clone());
-        given.end = None;
-        Ok(marker)
+        let mut work = self.lock();
+        work.given.own.push(marker.clone());
+        work.times += 1;
+        Ok((marker, before + 1))
     }
 
     /// Does nothing of what is given from now on before `marker`, of whatever stream, is reached.
     pub fn wait_for(&self, marker: &Marker) -> Result<()> {
         self.queue()
             .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;
-        let mut given = self.lock();
-        given.awaited.push(marker.clone());
-        given.end = None;
+        let mut work = self.lock();
+        work.given.awaited.push(marker.clone());
+        work.times += 1;
         Ok(())
     }
 
@@ -123,40 +143,44 @@ impl Stream {
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         let deadline = Deadline::after(timeout);
         // What is given while this waits is kept until the next time.
-        let mut given = std::mem::take(&mut *self.lock());
-        let end = match given.end.clone() {
-            // That of a try before, behind which nothing came.
+        let (mut given, end) = {
+            let mut work = self.lock();
+            (std::mem::take(&mut work.given), work.end().cloned())
+        };
+        let end = match end {
+            // That of a try before.
             Some(end) => Ok(end),
             None => self.put_marker(|barrier| self.queue().submit_by(&[barrier], deadline)),
         };
-        let done = end
-            .as_ref()
-            .map_or(Ok(()), |marker| marker.wait_by(deadline));
-        let mut now = self.lock();
+        let done = match &end {
+            Ok((marker, _)) => marker.wait_by(deadline),
+            Err(_) => Ok(()),
+        };
+        let mut work = self.lock();
         if end.is_err() || done.is_err() {
-            let is_end = |it: &Marker| end.as_ref().is_ok_and(|end| Arc::ptr_eq(&it.0, &end.0));
-            let nothing_came =
-                now.launches.is_empty() && now.awaited.is_empty() && now.own.iter().all(is_end);
-            now.launches.append(&mut given.launches);
-            now.own.append(&mut given.own);
-            now.awaited.append(&mut given.awaited);
-            now.end = end.as_ref().ok().filter(|_| nothing_came).cloned();
+            work.given.launches.append(&mut given.launches);
+            work.given.own.append(&mut given.own);
+            work.given.awaited.append(&mut given.awaited);
+            if end.as_ref().is_ok_and(|(_, time)| *time == work.times) {
+                work.end = end.as_ref().ok().cloned();
+            }
         } else {
+            work.end = None;
             given.settle();
         }
-        drop(now);
+        drop(work);
         end.and(done)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Given> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let gone = self.queue.take().map(Queue::destroy);
-        let given = std::mem::take(&mut *self.lock());
+        let given = std::mem::take(&mut self.lock().given);
         match gone {
             Some(Ok(())) => given.settle(),
             _ => given.leave(&self.signals),

@@ -112,7 +112,8 @@ fn main() -> ExitCode {
         Ok(status) => status,
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kfdctl: {error:#}");
+            // It may have names of somebody's code object.
+            eprintln!("kfdctl: {}", output::shown(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -19,8 +19,8 @@ macro_rules! outln {
     };
 }
 
-/// `text`, which somebody else chose, such as a process's name, with a `?` for each control
-/// character, as `ps` has it: a terminal would execute what they are a part of.
+/// `text`, which somebody else chose, such as the name of a process or a kernel, with a `?` for
+/// each control character, as `ps` has it: a terminal would execute what they are a part of.
 pub fn shown(text: &str) -> String {
     text.replace(char::is_control, "?")
 }

@@ -2,6 +2,7 @@
 
 //! `kfdctl run`: kernels through an AQL queue, and what came of them.
 
+use crate::output::shown;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Device, Kfd, Memory};
@@ -108,6 +109,7 @@ impl Report {
             milliseconds,
             buffers: _,
         } = self;
+        let name = shown(name);
         text + &format!(
             "{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, \
             {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong"
@@ -474,7 +476,7 @@ mod tests {
     #[test]
     fn buffers_are_part_of_the_report() {
         let report = Report {
-            name: "k".into(),
+            name: "k\x1bc".into(),
             gpu_id: 7,
             elements: 1,
             dispatches: 1,
@@ -485,11 +487,12 @@ mod tests {
         };
         let text = report.text();
         assert!(
-            text.starts_with("buffer 0: 00000001 000000ff\nbuffer 1: 00000002\nk: "),
+            text.starts_with("buffer 0: 00000001 000000ff\nbuffer 1: 00000002\nk?c: "),
             "{text}"
         );
         let json = serde_json::to_value(&report).expect("JSON");
         assert_eq!(json["buffers"][0][1], 255);
+        assert_eq!(json["name"], "k\x1bc");
     }
 
     #[test]

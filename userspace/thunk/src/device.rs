@@ -2,17 +2,17 @@
 
 //! [`Kfd`], the open `/dev/kfd`, one per process; [`Device`], one per GPU the process uses.
 
-use crate::event::{own_pages, Pages};
+use crate::context::Context;
+use crate::flush::Register;
 use crate::ioctl::call;
-use crate::range::{page, Range};
 use crate::topology::Node;
 use crate::{Error, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::ioctl::{NoArg, Opcode};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 const DEVICE_FILE: &str = "/dev/kfd";
 
@@ -22,35 +22,16 @@ const DEVICE_FILE: &str = "/dev/kfd";
 pub struct Kfd {
     fd: OwnedFd,
     version: (u32, u32),
-    /// The context's event page.
-    event_page: Pages,
-    /// Whether the context's mode was said by [`Kfd::set_xnack`].
-    chosen: Arc<AtomicBool>,
-    /// The GPUs of this file, and how often their memory was written, and how often by the last
-    /// flush.
-    devices: Mutex<Vec<Weak<Device>>>,
-    writes: AtomicU64,
-    flushed: AtomicU64,
-}
-
-/// Whether this process's own context has had its mode chosen: it lasts beyond one file.
-fn own_choice() -> Arc<AtomicBool> {
-    static OWN: LazyLock<Mutex<(u32, Arc<AtomicBool>)>> = LazyLock::new(Default::default);
-    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    // A child of fork has a context of its own.
-    if own.0 != std::process::id() {
-        *own = (std::process::id(), Arc::default());
-    }
-    own.1.clone()
+    context: Arc<Context>,
 }
 
 impl Kfd {
     /// Opens `/dev/kfd` and asks for the version of its interface.
     pub fn open() -> Result<Arc<Self>> {
-        Self::open_file(own_pages(), own_choice()).map(Arc::new)
+        Self::open_file(Context::own()).map(Arc::new)
     }
 
-    fn open_file(event_page: Pages, chosen: Arc<AtomicBool>) -> Result<Self> {
+    fn open_file(context: Arc<Context>) -> Result<Self> {
         let fd = open(DEVICE_FILE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(Error::of("open", DEVICE_FILE))?;
         let mut args = uapi::kfd_ioctl_get_version_args::default();
@@ -59,18 +40,14 @@ impl Kfd {
         Ok(Self {
             fd,
             version: (args.major_version, args.minor_version),
-            event_page,
-            chosen,
-            devices: Mutex::default(),
-            writes: AtomicU64::new(0),
-            flushed: AtomicU64::new(0),
+            context,
         })
     }
 
     /// Opens `/dev/kfd` with a context of its own: GPUs, memory, queues and events apart from those
     /// of this process's other ones. Needs the interface's version 1.19.
     pub fn open_secondary() -> Result<Arc<Self>> {
-        let kfd = Self::open_file(Pages::default(), Arc::default())?;
+        let kfd = Self::open_file(Arc::default())?;
         // SAFETY: the request has no argument.
         unsafe {
             rustix::ioctl::ioctl(
@@ -111,9 +88,9 @@ impl Kfd {
         Ok(told.map(|own| (own.gpu_id, Apertures::of(own))).collect())
     }
 
-    /// Where its context has its event page.
-    pub(crate) fn event_page(&self) -> &Pages {
-        &self.event_page
+    /// Its context: the process's own, or a secondary one.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// The interface's major and minor version.
@@ -145,13 +122,13 @@ impl Kfd {
     /// ```
     pub unsafe fn set_xnack(&self, retry: bool) -> Result<()> {
         self.xnack_mode(retry.into())?;
-        self.chosen.store(true, Ordering::Relaxed);
+        self.context.chosen.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Sees to it that accesses are retried only where somebody has asked for it.
     fn settle_xnack(&self) -> Result<()> {
-        if !self.chosen.load(Ordering::Relaxed) && self.xnack()? {
+        if !self.context.chosen.load(Ordering::Relaxed) && self.xnack()? {
             self.xnack_mode(0)?;
         }
         Ok(())
@@ -311,25 +288,7 @@ pub struct Device {
     node: Node,
     render: OwnedFd,
     apertures: Apertures,
-    /// The page with the registers that flush, if the GPU has one.
-    flush: OnceLock<Option<FlushPage>>,
-    /// How often there was no memory for it.
-    tries: AtomicU32,
-}
-
-/// A page of the GPU's registers that user space may write: `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL` is
-/// the first of them.
-#[derive(Debug)]
-struct FlushPage {
-    kfd: Arc<Kfd>,
-    range: Range,
-    handle: u64,
-}
-
-impl Drop for FlushPage {
-    fn drop(&mut self) {
-        free(&self.kfd, self.handle);
-    }
+    register: Register,
 }
 
 impl Device {
@@ -359,28 +318,32 @@ impl Device {
             node: node.clone(),
             render,
             apertures,
-            flush: OnceLock::new(),
-            tries: AtomicU32::new(0),
+            register: Register::default(),
         });
-        let mut devices = kfd.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        devices.retain(|device| device.strong_count() > 0);
-        devices.push(Arc::downgrade(&device));
-        drop(devices);
+        kfd.context.writes.add(&device);
         Ok(device)
     }
 
     /// A device of no driver, all of whose calls fail (ENOTTY).
     #[cfg(test)]
     pub(crate) fn without_a_driver() -> Arc<Self> {
+        Self::in_context(&Arc::default())
+    }
+
+    /// Two of one context, by a file for each.
+    #[cfg(test)]
+    pub(crate) fn two_without_a_driver() -> [Arc<Self>; 2] {
+        let context = Arc::default();
+        [Self::in_context(&context), Self::in_context(&context)]
+    }
+
+    #[cfg(test)]
+    fn in_context(context: &Arc<Context>) -> Arc<Self> {
         let file = || open("/dev/null", OFlags::RDWR, Mode::empty()).expect("/dev/null");
         let kfd = Kfd {
             fd: file(),
             version: (0, 0),
-            event_page: Pages::default(),
-            chosen: Arc::default(),
-            devices: Mutex::default(),
-            writes: AtomicU64::new(0),
-            flushed: AtomicU64::new(0),
+            context: context.clone(),
         };
         let node = Node {
             id: 1,
@@ -391,7 +354,7 @@ impl Device {
             caches: Vec::new(),
             links: Vec::new(),
         };
-        Arc::new(Self {
+        let device = Arc::new(Self {
             kfd: Arc::new(kfd),
             node,
             render: file(),
@@ -400,9 +363,10 @@ impl Device {
                 scratch_base: 0,
                 gpuvm: (0, 0),
             },
-            flush: OnceLock::new(),
-            tries: AtomicU32::new(0),
-        })
+            register: Register::default(),
+        });
+        context.writes.add(&device);
+        device
     }
 
     /// The open `/dev/kfd` this came from.
@@ -509,91 +473,15 @@ impl Device {
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
     }
 
-    /// Sees to it that waves see what this process has written to the memory of any GPU of this
-    /// [`Kfd`] by [`crate::Memory::write`] until now. Costs two loads if there is nothing new.
-    ///
-    /// Of another process's GPU, whose memory came by a dma-buf, it knows nothing.
-    pub fn flush_writes(&self) {
-        let kfd = &self.kfd;
-        let writes = kfd.writes.load(Ordering::Acquire);
-        if kfd.flushed.load(Ordering::Acquire) < writes {
-            let devices = kfd.devices.lock().unwrap_or_else(PoisonError::into_inner);
-            let devices: Vec<_> = devices.iter().filter_map(Weak::upgrade).collect();
-            devices.iter().for_each(|device| device.flush_hdp());
-            // Others wait with theirs until it is done.
-            kfd.flushed.fetch_max(writes, Ordering::AcqRel);
-        }
-    }
-
-    /// Empties the GPU's host data path (HDP), in which writes of CPUs to its memory may stay for a
-    /// while. Where user space can't reach the register that does so, there is none to empty (the
-    /// CPU is the GPU's own), or the driver does it with each submission.
-    pub fn flush_hdp(&self) {
-        if let Some(page) = self.flush_registers() {
-            std::sync::atomic::fence(Ordering::SeqCst);
-            page.range.write(0, &[1u32]);
-            // Its answer comes when the write has arrived.
-            page.range.read::<u32>(0, 1);
-        }
-    }
-
-    fn flush_registers(&self) -> Option<&FlushPage> {
-        /// ENOMEM is what a driver says that has no such page, and one that is short of memory.
-        const TRIES: u32 = 8;
-        if let Some(found) = self.flush.get() {
-            return found.as_ref();
-        }
-        let page = match self.flush_page() {
-            Err(error) if error.errno() == Some(crate::Errno::ENOMEM) => {
-                if self.tries.fetch_add(1, Ordering::Relaxed) < TRIES {
-                    return None;
-                }
-                None
-            }
-            other => other.ok(),
-        };
-        self.flush.get_or_init(|| page).as_ref()
-    }
-
-    /// Somebody has written to the GPU's memory.
-    pub(crate) fn note_write(&self) {
-        self.kfd.writes.fetch_add(1, Ordering::Release);
-    }
-
-    fn flush_page(&self) -> Result<FlushPage> {
-        let mut range = Range::reserve(page())?;
-        let flags = uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
-        let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
-            va_addr: range.address(),
-            size: page() as u64,
-            gpu_id: self.gpu_id(),
-            flags: flags | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
-            ..Default::default()
-        };
-        let object = || format!("the flush registers of {self}");
-        // SAFETY: the address is a reservation, which lasts until after FREE.
-        unsafe { call(self.kfd.as_ref(), object, &mut args)? };
-        let handle = args.handle;
-        range
-            .back_with_file(self.kfd.as_fd(), args.mmap_offset)
-            .inspect_err(|_| free(&self.kfd, handle))?;
-        Ok(FlushPage {
-            kfd: self.kfd.clone(),
-            range,
-            handle,
-        })
+    /// What empties its host data path.
+    pub(crate) fn register(&self) -> &Register {
+        &self.register
     }
 
     /// The GPU's render node as it was opened: calls to it concern the same address space.
     pub fn render(&self) -> BorrowedFd<'_> {
         self.render.as_fd()
     }
-}
-
-fn free(kfd: &Kfd, handle: u64) {
-    let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
-    // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
-    let _ = unsafe { call(kfd, String::new, &mut args) };
 }
 
 impl std::fmt::Display for Device {

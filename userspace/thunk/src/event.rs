@@ -9,7 +9,7 @@ use crate::range::Range;
 use crate::{Device, Kfd, Memory, Result};
 use kfd_uapi as uapi;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What an event has.
@@ -64,20 +64,6 @@ pub(crate) struct Page {
     announced: Mutex<bool>,
 }
 
-/// Where a context has its page, once it has one.
-pub(crate) type Pages = Arc<Mutex<Option<Arc<Page>>>>;
-
-/// Where this process's own context has it: files of `/dev/kfd` come and go, the context stays.
-pub(crate) fn own_pages() -> Pages {
-    static OWN: LazyLock<Mutex<(u32, Pages)>> = LazyLock::new(Default::default);
-    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    // A child of fork has a context of its own.
-    if own.0 != std::process::id() {
-        *own = (std::process::id(), Pages::default());
-    }
-    own.1.clone()
-}
-
 impl Page {
     fn new(device: &Arc<Device>) -> Result<Self> {
         let size = uapi::KFD_SIGNAL_EVENT_LIMIT as usize * size_of::<u64>();
@@ -104,13 +90,13 @@ impl Page {
 impl Events {
     /// Events that `device` signals. The first of a context allocates the page there.
     pub fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
-        let pages = device.kfd().event_page();
-        let mut pages = pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = match &*pages {
+        let own = &device.kfd().context().event_page;
+        let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = match &*own {
             Some(page) => page.clone(),
-            None => pages.insert(Arc::new(Page::new(device)?)).clone(),
+            None => own.insert(Arc::new(Page::new(device)?)).clone(),
         };
-        drop(pages);
+        drop(own);
         page.show_to(device)?;
         Ok(Arc::new(Self {
             kfd: device.kfd().clone(),
@@ -397,7 +383,7 @@ mod tests {
             gpus: Mutex::new(vec![device.gpu_id()]),
             announced: Mutex::new(true),
         };
-        *device.kfd().event_page().lock().expect("unused") = Some(Arc::new(page));
+        *device.kfd().context().event_page.lock().expect("unused") = Some(Arc::new(page));
         let [one, two] = [Events::new(&device), Events::new(&device)];
         let (one, two) = (one.expect("the page is there"), two.expect("it still is"));
         assert!(Arc::ptr_eq(&one.page, &two.page));
@@ -407,11 +393,6 @@ mod tests {
         // A GPU that the page is not mapped on yet is no GPU of this driver's.
         again.page.gpus.lock().expect("unused").clear();
         assert!(Events::new(&device).is_err());
-    }
-
-    #[test]
-    fn files_of_one_process_have_one_page() {
-        assert!(Arc::ptr_eq(&own_pages(), &own_pages()));
     }
 
     #[test]

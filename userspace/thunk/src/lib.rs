@@ -22,10 +22,12 @@
 
 mod buffer;
 mod checkpoint;
+mod context;
 mod debug;
 mod device;
 mod error;
 mod event;
+mod flush;
 mod ioctl;
 mod memory;
 mod owner;
