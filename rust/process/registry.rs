@@ -377,8 +377,8 @@ fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
 /// is its own process in all but that, and lasts as long as the file that it is made for.
 pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     let registry = get()?;
-    // The caller runs in its address space, so the primary process has not ended, and finds this one
-    // when it does. Nobody waits for a GPU with this lock: all who open /dev/kfd wait for it.
+    // The caller runs in its address space, so the primary process has not ended, and finds this
+    // one when it does. Nobody waits for a GPU with this lock: all who open /dev/kfd wait for it.
     let _creation = registry.creation.lock();
     let context = registry.free_context(primary.mm)?;
     let current = kernel::current!();
