@@ -1,19 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A file that becomes another context's (CREATE_PROCESS) while a queue of the first one's rings
-//! through a mapping of it.
+//! through a mapping of it, or while one waits for a GPU that does not obey.
 
+use crate::bench::Bench;
 use crate::raw::ioctl;
 use anyhow::{Context, Result};
+use clap::Args;
 use kfd::{topology, Device, Kfd};
 use kfd_aql::{BarrierAnd, Queue, Signals};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
+
+/// Have a file become another context's.
+#[derive(Args)]
+pub struct Contexts {
+    /// Instead: while CREATE_QUEUE waits until the scheduler obeys. Ends when stdin does.
+    #[arg(long)]
+    beside_a_wait: bool,
+}
+
+impl Contexts {
+    pub fn run(&self) -> Result<()> {
+        match self.beside_a_wait {
+            true => beside_a_wait(),
+            false => ring(),
+        }
+    }
+}
+
+/// Says "waits" when neither CREATE_QUEUE nor, beside it, CREATE_PROCESS has come back at once.
+fn beside_a_wait() -> Result<()> {
+    let node = topology::gpus()?.into_iter().next().context("no GPU")?;
+    let bench = Bench::new(&Device::acquire(&Kfd::open()?, &node)?)?;
+    println!("ready");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let came_back = AtomicBool::new(false);
+    // It stays: the next one to open /dev/kfd waits for the ends of its user's.
+    let other = Kfd::open()?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // What becomes of it is not asked.
+            let _ = ioctl(bench.kfd(), uapi::IOC_CREATE_QUEUE, &mut bench.queue());
+            came_back.store(true, Ordering::Relaxed);
+        });
+        thread::sleep(Duration::from_secs(1));
+        scope.spawn(|| ioctl(&other, uapi::IOC_CREATE_PROCESS, &mut [0u64; 1]));
+        thread::sleep(Duration::from_secs(1));
+        match came_back.load(Ordering::Relaxed) {
+            true => println!("does not wait"),
+            false => println!("waits"),
+        }
+        while std::io::stdin().read_line(&mut line)? != 0 {}
+        Ok(())
+    })
+}
 
 /// A queue has its doorbell mapped, and rings it only when the file is the other context's: prints
 /// whether it was heard.
-pub fn ring() -> Result<()> {
+fn ring() -> Result<()> {
     let node = topology::gpus()?.into_iter().next().context("no GPU")?;
     let device = Device::acquire(&Kfd::open()?, &node)?;
     let signals = Signals::new(&device, 1)?;

@@ -140,7 +140,7 @@ enum Command {
     /// Create queues until there are no more, and print how many there are.
     Queues,
     /// Ring a queue's doorbell through a file that has become another context's since.
-    Contexts,
+    Contexts(contexts::Contexts),
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Have a queue and wait for the events of a GPU that failed; print them.
@@ -221,7 +221,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::RunlistChild(child) => child.run(),
         Command::Stranger(stranger) => stranger.run(),
         Command::Queues => limits::queues(),
-        Command::Contexts => contexts::ring(),
+        Command::Contexts(contexts) => contexts.run(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Refused(refused) => refused.run(),
