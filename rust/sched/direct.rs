@@ -9,7 +9,7 @@
 //! # Locking
 //!
 //! `inner` is the `Scheduler.inner` of the lock order. It is held while a queue leaves the
-//! hardware, which takes at most `KFD_UNMAP_LATENCY_MS`. Nothing under it allocates.
+//! hardware, which takes at most `GpuFacts::unmap_latency_ms`. Nothing under it allocates.
 
 mod hardware;
 mod leaving;
