@@ -335,8 +335,9 @@ pub(crate) trait SdmaFormat: Sync {
     fn bytes(&self) -> usize;
     /// Writes a new queue into cleared memory, or what UPDATE_QUEUE changed into an old descriptor.
     fn encode(&self, words: &dyn Words, queue: &SdmaQueue);
-    /// Says which VMID a queue has that the driver itself loads.
-    fn set_vmid(&self, words: &dyn Words, vmid: Vmid);
+    /// Says which VMID a queue has that the driver itself loads, and into which of the device's
+    /// engines: [`SdmaFormat::encode`] names that by its number within the node.
+    fn set_vmid(&self, words: &dyn Words, vmid: Vmid, engine: u32);
 }
 
 /// A packet for the hardware scheduler, or packets that go together: up to `MAX` words.

@@ -41,6 +41,10 @@ use crate::{
     },
     linux::trace,
     sched::{
+        partition::{
+            free_vmids,
+            Vmids, //
+        },
         pause::Pause,
         NodeQueues, //
     },
@@ -86,6 +90,8 @@ pub(crate) type Registration = KBox<dyn Send + Sync>;
 pub(crate) struct Gpu {
     kgd: Arc<dyn Kgd>,
     generation: Generation,
+    /// For nodes without the firmware's scheduler.
+    vmids: Arc<Vmids>,
     /// [`WaveSync::Kept`]
     wave_sync: Option<WaveSyncCounters>,
     users: Arc<Users>,
@@ -103,6 +109,7 @@ impl Gpu {
             wave_sync: keeps
                 .then(|| WaveSyncCounters::new(kgd.clone()))
                 .transpose()?,
+            vmids: Arc::new(free_vmids(kgd.facts()), GFP_KERNEL)?,
             kgd,
             generation,
             users: Users::new()?,
@@ -187,8 +194,14 @@ impl Node {
         let partition = *gpu.partition(index)?;
         let local_memory = gpu.kgd.local_memory(index);
         let vmids = vmids(facts, index);
+        let queues = NodeQueues::new(
+            gpu.kgd.clone(),
+            gpu.generation,
+            (index, &partition),
+            (vmids, gpu.vmids.clone()),
+        )?;
         let node = Self {
-            queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, (index, vmids))?,
+            queues,
             sink,
             listeners: Listeners::new()?,
             interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation.formats.ih),

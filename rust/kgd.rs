@@ -662,6 +662,13 @@ impl GpuFacts {
         }
     }
 
+    /// How long a queue may take to leave its slot, in ms (`KFD_UNMAP_LATENCY_MS`): nine tenths of
+    /// what a preemption may take, for two engines one after the other.
+    pub(crate) fn unmap_latency_ms(&self) -> u32 {
+        let all = self.queue_preemption_timeout_ms;
+        (all - all / 10) / 2
+    }
+
     /// The partitions there are.
     pub(crate) fn partitions(&self) -> &[Partition] {
         let count = (self.num_partitions as usize).min(self.partitions.len());

@@ -18,7 +18,7 @@ pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod mqd_pool;
 pub(crate) mod node;
-mod partition;
+pub(crate) mod partition;
 pub(crate) mod patience;
 pub(crate) mod pause;
 mod preemption;

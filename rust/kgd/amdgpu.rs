@@ -592,9 +592,6 @@ impl Hardware for Amdgpu {
     }
 }
 
-/// How long a queue may take to leave its slot (`KFD_UNMAP_LATENCY_MS`).
-const UNMAP_LATENCY_MS: u32 = 4000;
-
 /// The registers that `read` writes to where it is told, of which it returns how many or an errno.
 /// No reset begins meanwhile; what is allocated here is before. `EIO`: one runs.
 fn registers(kgd: &dyn Kgd, read: impl FnOnce(*mut Register) -> c_int) -> Result<KVec<Register>> {

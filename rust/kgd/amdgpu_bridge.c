@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * bridge.h in terms of amdgpu: kernel buffers and the hardware. The device's facts are in
- * amdgpu_bridge_facts.c, processes and their memory in amdgpu_bridge_vm.c. It keeps no state.
+ * amdgpu_bridge_facts.c, processes and their memory in amdgpu_bridge_vm.c. It keeps no state but a
+ * lock.
  */
 #include <linux/io-64-nonatomic-lo-hi.h>
+#include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/pm_runtime.h>
 #include <linux/sched/mm.h>
@@ -338,6 +340,15 @@ static void flush_vmid(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
 	}
 }
 
+/* amdgpu writes the table of a die through an index register that all nodes of a device share. */
+static DEFINE_MUTEX(pasids_lock);
+
+static int set_pasid(struct amdgpu_device *adev, u32 pasid, u32 vmid, u32 xcc)
+{
+	guard(mutex)(&pasids_lock);
+	return hardware(adev)->set_pasid_vmid_mapping(adev, pasid, vmid, xcc);
+}
+
 int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *binding, u32 xcc_mask)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
@@ -348,7 +359,7 @@ int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *bindi
 	if (!hw)
 		return -ENODEV;
 	for_each_xcc(xcc, xcc_mask) {
-		ret = hw->set_pasid_vmid_mapping(adev, binding->pasid, vmid, xcc);
+		ret = set_pasid(adev, binding->pasid, vmid, xcc);
 		if (ret)
 			return ret;
 		hw->program_sh_mem_settings(adev, vmid, binding->sh_mem_config, 0, 0,
@@ -363,14 +374,13 @@ int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *bindi
 
 void bridge_vmid_unbind(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
 {
-	const struct kfd2kgd_calls *hw = hardware(adev);
 	unsigned int xcc;
 
-	if (!hw)
+	if (!hardware(adev))
 		return;
 	flush_vmid(adev, vmid, xcc_mask);
 	for_each_xcc(xcc, xcc_mask)
-		hw->set_pasid_vmid_mapping(adev, 0, vmid, xcc);
+		set_pasid(adev, 0, vmid, xcc);
 }
 
 void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory,

@@ -12,7 +12,9 @@
  * So the file stays instead, for as long as a process has a VM of the device: the client is off
  * the device's list meanwhile, on which drm finds what to free.
  */
+#include <linux/cleanup.h>
 #include <linux/delay.h>
+#include <linux/device.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
@@ -100,6 +102,24 @@ static int try_to_keep(struct amdgpu_device *adev)
 	return 0;
 }
 
+/*
+ * Makes the client of a device that did not come up with us when it was bound, and did when it was
+ * reset: amdgpu makes one when it binds a device and at no later time.
+ */
+static void make_client(struct amdgpu_device *adev)
+{
+	struct device *dev = adev_to_drm(adev)->dev;
+
+	/* For one caller at a time: the next one finds it. */
+	guard(mutex)(&kept_lock);
+	/* Not while the device is bound, handed over or unbound. Who does that may wait for us. */
+	if (!device_trylock(dev))
+		return;
+	/* Does nothing where there is one. Whether it could be made the list shows. */
+	amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev);
+	device_unlock(dev);
+}
+
 /* amdgpu makes the client right after the device's files can be opened. */
 #define CLIENT_TRIES 100
 
@@ -114,7 +134,9 @@ int bridge_client_keep(struct amdgpu_device *adev)
 			return ret;
 		msleep(10);
 	}
-	return -ENODEV;
+	make_client(adev);
+	ret = try_to_keep(adev);
+	return ret == -EAGAIN ? -ENODEV : ret;
 }
 
 /* Whether nobody is left who keeps it, and nobody else frees it. */

@@ -9,7 +9,7 @@
 //! # Locking
 //!
 //! `inner` is the `Scheduler.inner` of the lock order. It is held while a queue leaves the
-//! hardware, which takes at most `KFD_UNMAP_LATENCY_MS`. Nothing under it allocates.
+//! hardware, which takes at most `GpuFacts::unmap_latency_ms`. Nothing under it allocates.
 
 mod hardware;
 mod leaving;
@@ -22,7 +22,8 @@ pub(super) use hardware::{
 use super::{
     partition::{
         slot_at,
-        Config, //
+        Config,
+        Vmids, //
     },
     preemption::{
         check_available,
@@ -75,7 +76,9 @@ use crate::{
 };
 use hardware::{
     DirectHardware,
-    Places, //
+    Places,
+    VmidPlace,
+    VMIDS, //
 };
 use kernel::{
     new_mutex,
@@ -92,7 +95,6 @@ use leaving::stays;
 #[pin_data(PinnedDrop)]
 pub(crate) struct Direct {
     hardware: Arc<DirectHardware>,
-    vmids: Arc<Places>,
     slots: Arc<Places>,
     resets: ResetProcesses,
     wanted: WantedReset,
@@ -112,6 +114,8 @@ struct Inner {
     /// The pipe that the next compute queue gets a slot of, if it has one.
     next_pipe: usize,
     processes: RBTree<Key, SchedProcess>,
+    /// VMIDs of processes that are gone, whose queues may be at work.
+    withheld: [Option<VmidPlace>; VMIDS],
 }
 
 /// Whether the hardware can be used.
@@ -130,15 +134,14 @@ impl Direct {
         kgd: Arc<dyn Kgd>,
         formats: &'static Formats,
         config: Config,
+        vmids: Arc<Vmids>,
     ) -> Result<Arc<Self>> {
-        let slots = kgd.facts().compute_queue_bitmap;
-        let free = |mask: u64| Arc::new(Places::with(|bit| mask >> bit & 1 != 0), GFP_KERNEL);
-        let (vmids, slots) = (free(config.vmid_mask.into())?, free(slots)?);
-        let hardware = DirectHardware::new(kgd, formats, config.xcc_mask)?;
+        let mask = kgd.facts().compute_queue_bitmap;
+        let slots = Arc::new(Places::with(|bit| mask >> bit & 1 != 0), GFP_KERNEL)?;
+        let hardware = DirectHardware::new(kgd, formats, config, vmids)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 hardware,
-                vmids,
                 slots,
                 resets: ResetProcesses::new(),
                 wanted: WantedReset::new(),
@@ -150,6 +153,7 @@ impl Direct {
                     paused: Pauses::default(),
                     next_pipe: 0,
                     processes: RBTree::new(),
+                    withheld: Default::default(),
                 }, "Scheduler.inner"),
             }),
             GFP_KERNEL,
@@ -183,16 +187,14 @@ impl Direct {
 
     /// A VMID for a process. `ENOSPC`: there is none.
     fn take_vmid(&self, process: &HwProcess, phase: Phase) -> Result<Binding> {
-        let Some(place) = Slots::take(self.vmids.clone()) else {
+        let binding = Binding::take(self.hardware.clone()).inspect_err(|_| {
             if may_complain() {
                 gpu_err!(
                     self.pci_name(),
                     "no VMID is free: no more processes can have queues\n"
                 );
             }
-            return Err(ENOSPC);
-        };
-        let binding = Binding::new(self.hardware.clone(), place)?;
+        })?;
         if phase == Phase::Runs {
             let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
             binding.program(process)?;
@@ -428,7 +430,8 @@ impl Scheduler for Direct {
             return result;
         }
         *behind |= result.is_err();
-        let gone = processes.remove_node(&process);
+        at.stranded |= result.is_err();
+        let gone = inner.take_process(process);
         self.look(&inner);
         drop(inner);
         drop(gone);
@@ -582,7 +585,7 @@ impl Scheduler for Direct {
                 break;
             };
             let gone = match queue {
-                None => inner.processes.remove_node(&process).map(|gone| {
+                None => inner.take_process(process).map(|gone| {
                     processes.insert(gone);
                 }),
                 Some(queue) => match self.take_out(&mut inner, process, queue) {

@@ -32,6 +32,7 @@ use crate::{
     kgd::{
         gpu_err,
         Doorbells,
+        GpuFacts,
         HqdPosition,
         Kgd, //
     },
@@ -51,12 +52,11 @@ use kernel::{
     }, //
 };
 
-/// How long the firmware waits for a queue, in tenths of a second, if we wait `timeout_ms`: nine
-/// tenths of that, for two engines one after the other. More than its field holds is as much as it
-/// holds.
-fn unmap_latency(timeout_ms: u32) -> u32 {
-    let latency = u64::from(timeout_ms) * 9 / 20 / 100;
-    u8::try_from(latency).unwrap_or(u8::MAX).into()
+/// How long the firmware waits for a queue, in tenths of a second. More than its field holds is as
+/// much as it holds.
+fn unmap_latency(facts: &GpuFacts) -> u32 {
+    let tenths = facts.unmap_latency_ms() / 100;
+    u8::try_from(tenths).unwrap_or(u8::MAX).into()
 }
 
 /// How far the HIQ has been written, and its fence.
@@ -186,7 +186,7 @@ impl Hiq {
         let resources = Resources {
             vmid_mask: self.config.vmid_mask,
             queue_mask: facts.set_resources_queue_mask,
-            unmap_latency: unmap_latency(self.timeout_ms()),
+            unmap_latency: unmap_latency(facts),
             xnack_chain: self.xnack_chain(),
         };
         let mut wait_times = 0;
@@ -305,10 +305,15 @@ mod tests {
 
     #[test]
     fn the_firmware_gives_up_before_we_do() {
-        // KFD_UNMAP_LATENCY_MS of amdgpu's default.
-        assert_eq!(unmap_latency(9000), 40);
-        assert_eq!(unmap_latency(0), 0);
-        assert_eq!(unmap_latency(60_000), 255);
-        assert_eq!(unmap_latency(u32::MAX), 255);
+        // `KFD_UNMAP_LATENCY_MS`, of amdgpu's default first, and what the firmware gets of it.
+        let all = [9000, 0, 60_000, u32::MAX].map(|timeout| {
+            let facts = GpuFacts {
+                queue_preemption_timeout_ms: timeout,
+                ..GpuFacts::default()
+            };
+            (facts.unmap_latency_ms(), unmap_latency(&facts))
+        });
+        assert_eq!(all[..3], [(4050, 40), (0, 0), (27_000, 255)]);
+        assert_eq!(all[3], (1_932_735_283, 255));
     }
 }

@@ -19,7 +19,8 @@ use super::{
     partition::{
         compute_slots,
         xccs,
-        Config, //
+        Config,
+        Vmids, //
     },
     patience::Patience,
     pause::Pause,
@@ -211,24 +212,24 @@ fn scheduler(
     kgd: &Arc<dyn Kgd>,
     generation: Generation,
     memory: &Arc<NodeMemory>,
-    config: Config,
+    (config, vmids): (Config, Arc<Vmids>),
 ) -> Result<Arc<dyn Scheduler>> {
     /// `KFD_SCHED_POLICY_NO_HWS`
     const NO_HWS: i32 = 2;
     Ok(match kgd.facts().sched_policy {
-        NO_HWS => Direct::start(kgd.clone(), generation.formats, config)?,
+        NO_HWS => Direct::start(kgd.clone(), generation.formats, config, vmids)?,
         _ => Runlist::start(kgd.clone(), generation, memory.clone(), config)?,
     })
 }
 
 impl NodeQueues {
     /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`, with
-    /// the VMIDs of `vmid_mask`.
+    /// those of the device's `vmids` that `vmid_mask` has.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
         generation: Generation,
-        partition: &Partition,
-        (index, vmid_mask): (u32, u32),
+        (index, partition): (u32, &Partition),
+        (vmid_mask, vmids): (u32, Arc<Vmids>),
     ) -> Result<Arc<Self>> {
         let facts = kgd.facts();
         let xccs = partition.xcc_mask.count_ones();
@@ -250,7 +251,7 @@ impl NodeQueues {
         let stack = save_sizes.control_stack;
         let mqds = MqdPool::new(kgd.clone(), &generation, stack, xccs)?;
         let this = Self {
-            scheduler: scheduler(&kgd, generation, &memory, config)?,
+            scheduler: scheduler(&kgd, generation, &memory, (config, vmids))?,
             memory,
             mqds,
             pcie: Engines::new(0, pcie, slots)?,

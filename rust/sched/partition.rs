@@ -2,6 +2,7 @@
 
 //! What a scheduler knows of the partition of a device that its node is, and of the slots there.
 
+use super::slots::Slots;
 use crate::{
     bits::set_bits,
     kgd::{
@@ -10,12 +11,22 @@ use crate::{
     }, //
 };
 
+/// The VMIDs of a device's compute queues, each free or some process's. One set for all nodes: the
+/// page directory of a VMID is written for the whole device.
+pub(crate) type Vmids = Slots<1>;
+
+/// Those of a device that nobody has.
+pub(crate) fn free_vmids(facts: &GpuFacts) -> Vmids {
+    let mask = u64::from(facts.compute_vmid_bitmap);
+    Vmids::with(|vmid| mask >> vmid & 1 != 0)
+}
+
 /// What a scheduler is started with.
 #[derive(Clone, Copy)]
 pub(crate) struct Config {
     /// The node's logical XCCs.
     pub(crate) xcc_mask: u32,
-    /// The node's VMIDs.
+    /// The device's VMIDs that the node's processes may have.
     pub(crate) vmid_mask: u32,
     /// Which partition of its device it is.
     pub(crate) partition: u32,

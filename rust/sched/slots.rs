@@ -52,8 +52,9 @@ impl<const WORDS: usize> Slots<WORDS> {
     where
         P: Deref<Target = Self>,
     {
-        let wanted = |index: usize| index >= start && (index - start) % step.max(1) == 0;
-        Self::take_among(pool, |word| bits(word, wanted))
+        Self::take_where(pool, |index| {
+            index >= start && (index - start) % step.max(1) == 0
+        })
     }
 
     /// Takes the lowest free place of `start` to `start + count - 1`.
@@ -61,8 +62,18 @@ impl<const WORDS: usize> Slots<WORDS> {
     where
         P: Deref<Target = Self>,
     {
-        let wanted = |index: usize| (start..start + count).contains(&index);
-        Self::take_among(pool, |word| bits(word, wanted))
+        Self::take_where(pool, |index| (start..start + count).contains(&index))
+    }
+
+    /// Takes the lowest free place for which `wanted` holds.
+    pub(crate) fn take_where<P>(
+        pool: P,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<SlotGuard<P, WORDS>>
+    where
+        P: Deref<Target = Self>,
+    {
+        Self::take_among(pool, |word| bits(word, &wanted))
     }
 
     /// Takes the lowest free place that is set in `mask` of its word.

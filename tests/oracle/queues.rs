@@ -200,6 +200,7 @@ fn sdma(generation: &Generation, line: &Line<'_>) -> Result<(), String> {
         },
     };
     sdma.encode(&ours, &queue);
-    sdma.set_vmid(&ours, known(Vmid::new(line.number("vmid") as u8)));
+    let vmid = known(Vmid::new(line.number("vmid") as u8));
+    sdma.set_vmid(&ours, vmid, queue.place.engine);
     same_words(|index| ours.get(index), sdma.bytes() / 4, line)
 }

@@ -120,10 +120,11 @@ impl SdmaFormat for Sdma {
         words.set_row(dword::SDMA_ENGINE_ID + self.more(), &[engine, queue]);
     }
 
-    fn set_vmid(&self, words: &dyn Words, vmid: Vmid) {
+    fn set_vmid(&self, words: &dyn Words, vmid: Vmid, engine: u32) {
         let old = words.get(dword::SDMAX_RLCX_RB_CNTL);
         let new = rb_cntl::RB_VMID.replace(old, vmid.raw().into());
         words.set(dword::SDMAX_RLCX_RB_CNTL, new);
+        words.set(dword::SDMA_ENGINE_ID + self.more(), engine);
     }
 }
 
@@ -171,12 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn a_vmid_changes_nothing_else() {
+    fn a_vmid_and_an_engine_change_nothing_else() {
         let words = TestWords::new();
         SDMA.encode(&words, &queue());
-        SDMA.set_vmid(&words, known(Vmid::new(15)));
-        SDMA.set_vmid(&words, known(Vmid::new(9)));
+        SDMA.set_vmid(&words, known(Vmid::new(15)), 1);
+        SDMA.set_vmid(&words, known(Vmid::new(9)), 3);
         assert_eq!(words.get(0), 0x0906_1024);
+        assert_eq!([126, 127].map(|word| words.get(word)), [3, 5]);
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl QueueSlots for Amdgpu {
             Preempt::Reset => c::BRIDGE_PREEMPT_RESET,
             Preempt::Save => c::BRIDGE_PREEMPT_SAVE,
         };
-        let (mqd, time) = (mqd_at(mqd, offset), UNMAP_LATENCY_MS);
+        let (mqd, time) = (mqd_at(mqd, offset), self.facts().unmap_latency_ms());
         // SAFETY: as in `load_queue`.
         to_result(unsafe {
             c::bridge_queue_unload(self.adev(), mqd, preempt, time, pipe, queue, xcc)
@@ -114,7 +114,7 @@ impl QueueSlots for Amdgpu {
     }
 
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {
-        let (HqdPosition { pipe, queue }, time) = (position, UNMAP_LATENCY_MS);
+        let (HqdPosition { pipe, queue }, time) = (position, self.facts().unmap_latency_ms());
         // SAFETY: By the type invariant, the device is valid.
         let address = unsafe { c::bridge_queue_reset(self.adev(), time, pipe, queue, xcc) };
         GpuVa::new(address).filter(|_| address != 0)
@@ -134,8 +134,8 @@ impl QueueSlots for Amdgpu {
     }
 
     fn unload_sdma(&self, mqd: &RawKernelBo, offset: usize) -> Result {
-        let mqd = mqd_at(mqd, offset);
+        let (mqd, time) = (mqd_at(mqd, offset), self.facts().unmap_latency_ms());
         // SAFETY: as in `load_sdma`.
-        to_result(unsafe { c::bridge_sdma_unload(self.adev(), mqd, UNMAP_LATENCY_MS) })
+        to_result(unsafe { c::bridge_sdma_unload(self.adev(), mqd, time) })
     }
 }

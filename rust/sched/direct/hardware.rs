@@ -27,7 +27,11 @@ use crate::{
     },
     sched::{
         memory::BoWindow,
-        partition::xccs,
+        partition::{
+            xccs,
+            Config,
+            Vmids, //
+        },
         resets::check_empty,
         slots::{
             SlotGuard,
@@ -46,11 +50,14 @@ use kernel::{
     sync::Arc, //
 };
 
-/// VMIDs of a node, or queue slots of its first micro engine.
+/// Queue slots of a node's first micro engine.
 pub(super) type Places = Slots<1>;
 
+/// A VMID that nobody else gets.
+pub(super) type VmidPlace = SlotGuard<Arc<Vmids>, 1>;
+
 /// VMIDs that the hardware has.
-const VMIDS: usize = 16;
+pub(super) const VMIDS: usize = 16;
 
 /// What the scheduler and the VMIDs that it has given away share.
 pub(super) struct DirectHardware {
@@ -58,15 +65,21 @@ pub(super) struct DirectHardware {
     formats: &'static Formats,
     /// The node's logical XCCs.
     pub(super) xcc_mask: u32,
+    /// The device's number for the node's first copy engine.
+    first_engine: u32,
+    /// The device's VMIDs, and those of them that are the node's.
+    vmids: Arc<Vmids>,
+    vmid_mask: u32,
     /// The pasid of each VMID's process; 0: it is free. For interrupts, which may lack it.
     pasids: [AtomicU32; VMIDS],
 }
 
-/// A process's VMID. Dropped, the hardware knows it no more, and then another process may have it.
+/// A process's VMID. Dropped, the node's hardware knows it no more, and then another process may
+/// have it, on whichever node, unless it was withheld.
 pub(in crate::sched) struct Binding {
     hardware: Arc<DirectHardware>,
     vmid: Vmid,
-    _place: SlotGuard<Arc<Places>, 1>,
+    place: Option<VmidPlace>,
 }
 
 /// A queue's slot, and whether it is on the hardware.
@@ -102,18 +115,24 @@ impl HqdSlot {
 }
 
 impl Binding {
-    /// The VMID that is called like `place`. The hardware does not know the process yet.
-    pub(super) fn new(
-        hardware: Arc<DirectHardware>,
-        place: SlotGuard<Arc<Places>, 1>,
-    ) -> Result<Self> {
-        // CAST: less than 16, as the node's mask has it.
+    /// The node's lowest VMID that is free. The hardware does not know the process yet. `ENOSPC`:
+    /// there is none.
+    pub(super) fn take(hardware: Arc<DirectHardware>) -> Result<Self> {
+        let mask = u64::from(hardware.vmid_mask);
+        let place = Slots::take_where(hardware.vmids.clone(), |vmid| mask >> vmid & 1 != 0);
+        let place = place.ok_or(ENOSPC)?;
+        // CAST: less than 16, as the device's mask has it.
         let vmid = Vmid::new(place.index() as u8).ok_or(EINVAL)?;
         Ok(Self {
             hardware,
             vmid,
-            _place: place,
+            place: Some(place),
         })
+    }
+
+    /// That nobody has it for as long as what is returned lives: queues may be at work in it.
+    pub(super) fn withhold(&mut self) -> Option<VmidPlace> {
+        self.place.take()
     }
 
     /// Its VMID.
@@ -171,16 +190,20 @@ impl DirectHardware {
         Ok(())
     }
 
-    /// The hardware of a node. All VMIDs are free.
+    /// The hardware of a node, of which no process has a VMID.
     pub(super) fn new(
         kgd: Arc<dyn Kgd>,
         formats: &'static Formats,
-        xcc_mask: u32,
+        config: Config,
+        vmids: Arc<Vmids>,
     ) -> Result<Arc<Self>> {
         let hardware = Self {
             kgd,
             formats,
-            xcc_mask,
+            xcc_mask: config.xcc_mask,
+            first_engine: config.first_engine,
+            vmids,
+            vmid_mask: config.vmid_mask,
             pasids: core::array::from_fn(|_| AtomicU32::new(0)),
         };
         Ok(Arc::new(hardware, GFP_KERNEL)?)
@@ -207,7 +230,9 @@ impl DirectHardware {
         } = descriptor;
         if let Engine::Sdma(_) = entry.described.engine {
             let words = BoWindow::new(bo, *offset);
-            self.formats.sdma.set_vmid(&words, vmid);
+            let place = descriptor.copy_slot.ok_or(EINVAL)?;
+            let engine = self.first_engine + place.engine;
+            self.formats.sdma.set_vmid(&words, vmid, engine);
             vm.ok_or(EINVAL)?.load_sdma(bo, *offset, write_pointer)?;
             entry.hqd.loaded = true;
             return Ok(());

@@ -6,7 +6,8 @@ use super::{
     Binding,
     Direct,
     Inner,
-    Phase, //
+    Phase,
+    VMIDS, //
 };
 use crate::{
     kgd::Preempt,
@@ -29,6 +30,20 @@ impl Inner {
         for process in self.processes.values_mut() {
             process.stranded = false;
         }
+        self.withheld = Default::default();
+    }
+
+    /// Forgets a process. Its VMID stays nobody else's for as long as its queues may be at work:
+    /// on another node they would find the memory of whoever has it next.
+    pub(super) fn take_process(&mut self, process: Key) -> Option<RBTreeNode<Key, SchedProcess>> {
+        let at = self.processes.get_mut(&process)?;
+        let vmid = at.binding.as_mut().filter(|_| at.stranded);
+        if let Some(place) = vmid.and_then(Binding::withhold) {
+            // PANIC: it is below `VMIDS`.
+            let index = place.index() % VMIDS;
+            self.withheld[index] = Some(place);
+        }
+        self.processes.remove_node(&process)
     }
 
     /// What is to go and was not taken off the hardware yet: queues, and processes without them.

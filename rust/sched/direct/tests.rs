@@ -6,30 +6,50 @@
 mod tests {
     use super::super::*;
     use crate::{
-        gfx::testing::{
-            hw_process,
-            hw_queue,
-            known,
-            mi300x, //
+        gfx::{
+            testing::{
+                hw_process,
+                hw_queue,
+                known,
+                mi300x, //
+            },
+            SdmaPlace,
+            Words, //
         },
         kgd::{
             fake::Fake,
+            Device,
             Domain,
             KernelBo, //
         },
         linux::errno,
-        sched::Descriptor,
+        sched::{
+            memory::BoWindow,
+            partition::free_vmids,
+            Descriptor, //
+        },
     };
     use kernel::time::Delta;
 
     fn direct(fake: &Arc<Fake>) -> Arc<Direct> {
-        let config = Config {
-            xcc_mask: 1,
-            vmid_mask: 0xff00,
-            partition: 0,
-            first_engine: 0,
-        };
-        Direct::start(fake.clone(), mi300x().formats, config).unwrap()
+        let [first] = nodes(fake, [0xff00]);
+        first
+    }
+
+    /// The nodes of a device, of one XCC and one copy engine each, with these VMIDs.
+    fn nodes<const N: usize>(fake: &Arc<Fake>, masks: [u32; N]) -> [Arc<Direct>; N] {
+        let vmids = Arc::new(free_vmids(fake.facts()), GFP_KERNEL).unwrap();
+        let mut partition = 0;
+        masks.map(|vmid_mask| {
+            let config = Config {
+                xcc_mask: 1 << partition,
+                vmid_mask,
+                partition,
+                first_engine: partition,
+            };
+            partition += 1;
+            Direct::start(fake.clone(), mi300x().formats, config, vmids.clone()).unwrap()
+        })
     }
 
     fn process(number: u32) -> NewSchedProcess {
@@ -91,6 +111,80 @@ mod tests {
         direct.remove(ninth).unwrap();
         let first = direct.add(process(9), None);
         assert_eq!(direct.map(first, queue(&fake, true)).err(), Some(ENOSPC));
+    }
+
+    /// The VMID of a new process with a queue that runs.
+    fn vmid_of_new(direct: &Direct, number: u32, fake: &Arc<Fake>) -> Result<u8> {
+        let process = direct.add(process(number), None);
+        direct.map(process, queue(fake, true))?;
+        let vmid = (0..16).find(|&vmid| {
+            let pasid = Vmid::new(vmid).and_then(|vmid| direct.pasid_of(vmid));
+            pasid == Pasid::new(number + 1)
+        });
+        vmid.ok_or(ENOENT)
+    }
+
+    #[test]
+    fn no_two_nodes_of_a_device_give_out_the_same_vmid() {
+        let fake = Fake::new().unwrap();
+        let mut numbers = 0..;
+        let mut vmid_on = |node: &Direct| vmid_of_new(node, numbers.next().unwrap(), &fake);
+        let both = nodes(&fake, [0xff00, 0xff00]);
+        let given = [0, 1, 0, 1].map(|n| vmid_on(&both[n]));
+        assert_eq!(given, [Ok(8), Ok(9), Ok(10), Ok(11)]);
+        drop(both);
+        assert_eq!(fake.live().vmids, 0);
+        let halves = nodes(&fake, [0xf00, 0xf000, 0xf00]);
+        let given = [0, 1, 2, 2, 0, 2].map(|n| vmid_on(&halves[n]));
+        assert_eq!(given[..4], [Ok(8), Ok(12), Ok(9), Ok(10)]);
+        assert_eq!(given[4..], [Ok(11), Err(ENOSPC)]);
+    }
+
+    #[test]
+    fn the_vmid_of_what_may_be_at_work_is_nobody_elses() {
+        let fake = Fake::new().unwrap();
+        let [hangs, other] = nodes(&fake, [0xff00, 0xff00]);
+        let process = hangs.add(process(0), None);
+        mapped(&hangs, process, &fake);
+        fake.set_stuck(true, false);
+        assert!(hangs.remove(process).is_err() && !hangs.has_let_go());
+        fake.set_stuck(false, false);
+        // Nobody resets it.
+        fake.set_in_reset(false);
+        assert_eq!(vmid_of_new(&other, 1, &fake), Ok(9));
+        for node in [&hangs, &other] {
+            node.stop().unwrap();
+            Scheduler::start(&**node).unwrap();
+        }
+        assert_eq!(vmid_of_new(&other, 2, &fake), Ok(8));
+    }
+
+    #[test]
+    fn a_copy_queue_is_loaded_into_an_engine_of_its_node() {
+        let fake = Fake::new().unwrap();
+        let [_, second] = nodes(&fake, [0xff00, 0xff00]);
+        let new = NewSchedProcess::new(hw_process(1), false, fake.vm().ok()).unwrap();
+        let process = second.add(new, None);
+        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
+        let bo = Arc::new(bo, GFP_KERNEL).unwrap();
+        let place = SdmaPlace {
+            engine: 0,
+            queue: 5,
+        };
+        let descriptor = Descriptor {
+            bo: bo.clone(),
+            offset: 0,
+            stride: 0,
+            copy_slot: Some(place),
+        };
+        let queue = hw_queue(Engine::Sdma(0), 0x1000);
+        let new = NewSchedQueue::new(Key::next(), queue, true, descriptor).unwrap();
+        second.map(process, new).unwrap();
+        assert_eq!(fake.live().copy_queues, 1);
+        // The word of `struct v9_sdma_mqd` that names the engine.
+        assert_eq!(BoWindow::new(&bo, 0).get(126), 1);
+        second.remove(process).unwrap();
+        assert_eq!(fake.live().copy_queues, 0);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The layers above queues: a copy engine that fills and copies, two streams that wait for each
-//! other, a kernel with scratch, and a graph that is run twice.
+//! other, a kernel with scratch, and a graph that is run twice. On the first GPU, or on the one of
+//! that number, from 0.
 
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Kfd, Memory};
@@ -23,7 +24,9 @@ struct Gpu {
 fn main() -> Result<()> {
     let kfd = Kfd::open()?;
     let gpus = topology::gpus()?;
-    let device = Device::acquire(&kfd, gpus.first().context("there is no GPU")?)?;
+    let number: usize = std::env::args().nth(1).map_or(Ok(0), |n| n.parse())?;
+    let gpu = gpus.get(number).context("there is no such GPU")?;
+    let device = Device::acquire(&kfd, gpu)?;
     let code = CodeObject::load_one_of(&device, &kfd_examples::KERNELS)?;
     let signals = Signals::new(&device, 64)?;
     let gpu = Gpu {
