@@ -173,7 +173,9 @@ static bool offer_device(const struct held_device *device)
 		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 	if (!adev->kfd.dev)
 		return !device->had_kfd;
-	amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev);
+	/* See make_client() of the bridge. */
+	if (amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev))
+		adev->kfd.client.dev = NULL;
 	return adev->kfd.init_complete && adev->kfd.client.file;
 }
 

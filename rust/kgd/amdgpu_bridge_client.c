@@ -115,8 +115,13 @@ static void make_client(struct amdgpu_device *adev)
 	/* Not while the device is bound, handed over or unbound. Who does that may wait for us. */
 	if (!device_trylock(dev))
 		return;
-	/* Does nothing where there is one. Whether it could be made the list shows. */
-	amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev);
+	/*
+	 * Does nothing where there is one. Whether it could be made the list shows. One that could
+	 * not, as for a signal, has its device all the same, which amdgpu takes for a client that is
+	 * there.
+	 */
+	if (amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev))
+		adev->kfd.client.dev = NULL;
 	device_unlock(dev);
 }
 

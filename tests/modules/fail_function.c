@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fail_function: the next call of a function comes to nothing, and returns 0 (false); all later
- * ones are as usual.
+ * fail_function: the next call of a function comes to nothing, and returns 0 (false) or another
+ * result; all later ones are as usual.
  *
  *   insmod fail_function.ko function=amdkfd_device_init
+ *   insmod fail_function.ko function=drm_client_modeset_create result=-12
  */
 #include <linux/atomic.h>
 #include <linux/kprobes.h>
@@ -14,6 +15,10 @@
 static char *function;
 module_param(function, charp, 0444);
 MODULE_PARM_DESC(function, "the function that fails once");
+
+static int result;
+module_param(result, int, 0444);
+MODULE_PARM_DESC(result, "what it returns then");
 
 /* Where the probe leaves it: at its end, with the result in ax. */
 asm(".pushsection .text\n"
@@ -31,7 +36,7 @@ static int __kprobes fail(struct kprobe *probe, struct pt_regs *regs)
 {
 	if (atomic_dec_if_positive(&left) < 0)
 		return 0;
-	regs_set_return_value(regs, 0);
+	regs_set_return_value(regs, result);
 	instruction_pointer_set(regs, (unsigned long)fail_function_return);
 	return 1;
 }
