@@ -11,7 +11,9 @@ case $0 in
     *)
         mkdir -p /run/seeds/tests
         cp "$(dirname "$0")"/*.allow "$(dirname "$0")/lib.sh" "$0" /run/seeds/tests
-        cp "$(dirname "$0")"/../kfdctl "$(dirname "$0")"/../kfd-tests /run/seeds
+        for file in kfdctl kfd-tests quick_ftrace.ko; do
+            cp "$(dirname "$0")/../$file" /run/seeds
+        done
         cd /
         exec "/run/seeds/tests/$(basename "$0")" "$@"
         ;;
