@@ -28,6 +28,7 @@ use crate::{
     },
 };
 use kernel::{
+    alloc::KVVec,
     new_mutex,
     prelude::*,
     sync::{
@@ -43,7 +44,10 @@ use request::{
     BufferRequest,
     Source, //
 };
-use table::HandleTable;
+use table::{
+    HandleTable,
+    TablePlace, //
+};
 
 /// Buffers that user space has handles of, of all processes.
 pub(crate) static BUFFERS: Gauge = Gauge::new();
@@ -112,7 +116,29 @@ impl Buffers {
     ) -> Result<(u32, R)> {
         let mut table = self.table.lock();
         let place = table.reserve()?;
-        let memory = make()?;
+        Ok(self.fill(&mut table, (place, request), make()?, read))
+    }
+
+    /// The same with a given number. `ENOMEM`: another buffer has it, or it is too large.
+    pub(crate) fn insert_at<R>(
+        &self,
+        number: u32,
+        request: BufferRequest,
+        make: impl FnOnce() -> Result<Memory>,
+        read: impl FnOnce(&Memory) -> R,
+    ) -> Result<R> {
+        let mut table = self.table.lock();
+        let place = table.reserve_at(number)?;
+        Ok(self.fill(&mut table, (place, request), make()?, read).1)
+    }
+
+    fn fill<R>(
+        &self,
+        table: &mut HandleTable<Buffer>,
+        (place, request): (TablePlace, BufferRequest),
+        memory: Memory,
+        read: impl FnOnce(&Memory) -> R,
+    ) -> (u32, R) {
         let answer = read(&memory);
         self.vram.fetch_add(request.vram_bytes(), Relaxed);
         let buffer = Buffer {
@@ -120,7 +146,31 @@ impl Buffers {
             request,
             _held: BUFFERS.hold(),
         };
-        Ok((table.fill(place, buffer), answer))
+        (table.fill(place, buffer), answer)
+    }
+
+    /// The numbers of all buffers.
+    pub(crate) fn numbers(&self) -> Result<KVVec<u32>> {
+        let table = self.table.lock();
+        let mut numbers = KVVec::with_capacity(table.iter().count(), GFP_KERNEL)?;
+        for (number, _) in table.numbered() {
+            numbers.push(number, GFP_KERNEL)?;
+        }
+        Ok(numbers)
+    }
+
+    /// Unmaps a buffer from these VMs and frees it, whoever uses it: it was made a moment ago, and
+    /// nothing of the process is on a GPU.
+    pub(crate) fn discard<'a>(&self, number: u32, vms: impl Iterator<Item = &'a Arc<Vm>>) {
+        let taken = self.table.lock().take(number);
+        let Some((_, buffer)) = taken else {
+            return;
+        };
+        for vm in vms {
+            // `EINVAL`: it was not mapped there. Any other failure shows when it is freed.
+            let _ = vm.unmap(buffer.memory());
+        }
+        self.vram.fetch_sub(buffer.request.vram_bytes(), Relaxed);
     }
 
     /// Calls `action` with a buffer's memory, under the lock. `missing`: there is no such buffer.
@@ -265,6 +315,28 @@ mod tests {
         assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
         assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
         assert_eq!(buffers.free(handle, || Ok(())), Err(EINVAL));
+    }
+
+    #[test]
+    fn a_buffer_of_a_given_number_is_discarded_with_all_that_uses_it() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let request = BufferRequest {
+            address: 0x10000,
+            size: 8192,
+            flags: VRAM,
+        };
+        let make = || Memory::alloc(vm.clone(), request.address, request.size, 0, VRAM);
+        assert_eq!(buffers.insert_at(3, request, make, |_| 7), Ok(7));
+        assert_eq!(buffers.insert_at(3, request, make, |_| 7), Err(ENOMEM));
+        assert_eq!((fake.live().memories, buffers.vram_usage()), (1, 8192));
+        assert_eq!(buffers.numbers().unwrap()[..], [3]);
+        buffers.with(3, EINVAL, |memory| vm.map(memory)).unwrap();
+        drop(buffers.share(3, 4096).unwrap());
+        assert_eq!(buffers.free(3, || Ok(())), Err(EPERM));
+        buffers.discard(3, [&vm].into_iter());
+        buffers.discard(3, [&vm].into_iter());
+        assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! are bookkeeping. It counts what is out, so that a test can see that everything came back, and
 //! refuses what amdgpu refuses.
 
+mod checkpoint;
 mod power;
 mod shared;
 mod slots;
@@ -23,6 +24,7 @@ use super::{
     KernelMemory,
     LocalMemory,
     MemoryContext,
+    MemoryFacts,
     MemoryHandle,
     NewEntries,
     NewMemory,
@@ -124,6 +126,11 @@ pub(crate) struct Live {
     pub(crate) copy_resets: u32,
     has_large: bool,
     pub(crate) folio: Folio,
+    /// Whether pages of the user's own are not looked at, how often they were trusted again, and
+    /// buffers of which there was to be a file.
+    pub(crate) distrusts: bool,
+    pub(crate) trusted: u32,
+    pub(crate) files_asked: u32,
     /// Addresses of watch points.
     pub(crate) watched: [u64; 4],
     /// Bit n: waves were given n units of time to end by themselves. 0: as long as usual.
@@ -183,6 +190,7 @@ struct FakeBuffer {
     bo: Bo,
     /// VMs that it is mapped in.
     mapped: u32,
+    facts: MemoryFacts,
 }
 
 /// The facts of a small gfx9.4.3: one XCC, one partition.
@@ -542,13 +550,21 @@ impl ProcessMemory for Fake {
     fn alloc_memory(
         &self,
         _vm: &VmHandle,
-        _address: u64,
+        address: u64,
         size: u64,
         offset: u64,
-        _flags: u32,
+        flags: u32,
     ) -> Result<NewMemory> {
         let bo = new_bo(usize::try_from(size)?)?;
-        let memory = MemoryHandle(own(FakeBuffer { bo, mapped: 0 })?);
+        let facts = MemoryFacts {
+            address,
+            size,
+            flags,
+            mmap_offset: offset,
+            user_address: offset,
+        };
+        let mapped = 0;
+        let memory = MemoryHandle(own(FakeBuffer { bo, mapped, facts })?);
         self.live.lock().memories += 1;
         Ok(NewMemory {
             memory,

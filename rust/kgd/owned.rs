@@ -652,6 +652,7 @@ impl Drop for PowerGuard {
     }
 }
 
+mod checkpoint;
 mod shared;
 mod tests;
 

@@ -8,15 +8,16 @@
 mod debugger;
 mod obedience;
 mod performance;
+mod saved;
 
 pub(super) use debugger::Debugged;
-pub(crate) use obedience::{
-    await_obedience,
-    PATIENCE, //
-};
 pub(crate) use debugger::{
     Named,
     QueueSnapshot, //
+};
+pub(crate) use obedience::{
+    await_obedience,
+    PATIENCE, //
 };
 
 use super::{

@@ -25,7 +25,8 @@ mod tests {
         queue::{
             properties::QueueRequest,
             Given,
-            QueueIds, //
+            QueueIds,
+            SavedQueue, //
         },
         sched::{
             memory::NodeMemory,
@@ -115,6 +116,16 @@ mod tests {
 
     /// The same; `meanwhile` comes before it is taken in.
     fn create_while(site: &FakeSite, queues: &Queues, meanwhile: impl FnOnce()) -> Result<QueueId> {
+        make(site, queues, None, meanwhile)
+    }
+
+    /// The same, or the one that was saved.
+    fn make(
+        site: &FakeSite,
+        queues: &Queues,
+        saved: Option<&SavedQueue<'_>>,
+        meanwhile: impl FnOnce(),
+    ) -> Result<QueueId> {
         let node = site.node.queues();
         let request = QueueRequest {
             ring_base_address: 0x7f12_3450_0000,
@@ -137,6 +148,7 @@ mod tests {
             ids: &site.ids,
             trap_handler: false,
             svm: None,
+            saved,
         };
         let new = NewQueue::make(site, &properties, given)?;
         let id = new.id();
@@ -151,6 +163,75 @@ mod tests {
     /// Buffers that queues hold.
     fn held(fake: &Fake) -> u32 {
         fake.live().queue_buffers
+    }
+
+    #[test]
+    fn a_queue_that_was_saved_is_made_again_by_its_name() {
+        let (fake, site, queues) = on(Fake::with(|facts| facts.cwsr_enable = true).unwrap());
+        queues.evict(&site).unwrap();
+        let ids = [0, 1].map(|_| create(&site, &queues).unwrap());
+        let identity = queues.identity(ids[1]).unwrap();
+        let words = |count| KVec::from_elem(0u32, count, GFP_KERNEL).unwrap();
+        let mut descriptors = words(identity.descriptor_words);
+        let mut stacks = words(identity.stack_words);
+        assert!(identity.copies.is_none() && !stacks.is_empty());
+        // Where the ring was read up to, and what was saved.
+        let at_138 = |descriptors: &mut [u32]| descriptors[138] = 0x40;
+        assert_eq!(
+            queues.save(ids[1], &mut descriptors[1..], &mut stacks),
+            Err(EINVAL)
+        );
+        queues.save(ids[1], &mut descriptors, &mut stacks).unwrap();
+        assert_eq!(descriptors[0], 0xc031_0800);
+        at_138(&mut descriptors);
+        stacks[5] = 7;
+        let saved = SavedQueue {
+            id: ids[1],
+            doorbell_id: identity.doorbell_id,
+            sdma_number: 0,
+            descriptors: &descriptors,
+            stacks: &stacks,
+        };
+        let large = words(identity.stack_words + 1);
+        let again = |saved: &SavedQueue<'_>| make(&site, &queues, Some(saved), || ());
+        let before = held(&fake);
+        // Its name, and its doorbell, are another's.
+        assert_eq!(again(&saved), Err(ENOSPC));
+        let id = QueueId::new(5).unwrap();
+        assert_eq!(again(&SavedQueue { id, ..saved }), Err(EINVAL));
+        queues.destroy(&site, ids[1]).unwrap();
+        for spoilt in [
+            SavedQueue {
+                doorbell_id: 1 << 20,
+                ..saved
+            },
+            SavedQueue {
+                descriptors: &descriptors[1..],
+                ..saved
+            },
+            SavedQueue {
+                descriptors: &[],
+                ..saved
+            },
+            SavedQueue {
+                stacks: &large,
+                ..saved
+            },
+        ] {
+            assert_eq!(again(&spoilt), Err(EINVAL));
+        }
+        assert_eq!(again(&saved), Ok(ids[1]));
+        assert_eq!(held(&fake), before);
+        assert_eq!(
+            queues.identity(ids[1]).unwrap().doorbell_id,
+            identity.doorbell_id
+        );
+        let mut same = (words(descriptors.len()), words(stacks.len()));
+        queues.save(ids[1], &mut same.0, &mut same.1).unwrap();
+        assert_eq!((same.0[138], same.1[5]), (0x40, 7));
+        assert_eq!(same.0[139..145], descriptors[139..145]);
+        queues.quiesce(&site);
+        assert_eq!(held(&fake), 0);
     }
 
     #[test]
