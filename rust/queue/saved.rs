@@ -21,6 +21,9 @@ use crate::{
 };
 use kernel::prelude::*;
 
+/// Where the control stack begins behind a descriptor, in words.
+const STACK: usize = PAGE_BYTES as usize / size_of::<u32>();
+
 /// What a queue is called and where it is, beside its properties.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueIdentity {
@@ -150,13 +153,15 @@ impl Queue {
                     queue.save_area = None;
                 }
                 for (xcc, saved) in (0..).zip(descriptors.chunks_exact(each)) {
-                    let words = mqd.mqd(xcc)?.0;
-                    formats.mqd.take_over(&words, &queue, saved, xccs);
                     let first = stack * xcc as usize;
                     let stack = stacks.get(first..first + stack).ok_or(EINVAL)?;
-                    if !stack.is_empty() {
-                        mqd.control_stack(xcc).set_row(0, stack);
-                    }
+                    mqd.write(xcc, |words| {
+                        formats.mqd.take_over(words, &queue, saved, xccs);
+                        // Where there is none the buffer may end here.
+                        if !stack.is_empty() {
+                            words.set_row(STACK, stack);
+                        }
+                    })?;
                 }
                 self.flush();
             }
