@@ -368,8 +368,15 @@ impl<'a> Made<'a> {
         })
     }
 
-    /// Maps a buffer to the GPUs that saw it.
+    /// Maps a buffer to the GPUs that saw it. `EADDRINUSE`: another thread has given attributes of
+    /// shared virtual memory to what is there.
     fn show(&self, memory: &GpuMemory, gpus: &[u32]) -> Result {
+        let (address, bytes) = memory.place();
+        let svm = self.process.svm();
+        // Until it is mapped nobody does.
+        let _claim = svm
+            .map(|svm| svm.claim(Pages::around_bytes(address, bytes)))
+            .transpose()?;
         let gpus = gpus.iter().take(self.process.devices().len());
         for &gpu in gpus.take_while(|gpu| **gpu != 0) {
             self.device(gpu, EINVAL)?.vm()?.map(memory)?;
