@@ -394,12 +394,25 @@ impl<'a> Made<'a> {
         }
     }
 
+    /// Whether that is one of the buffers.
+    fn has_made(&self, handle: Handle) -> bool {
+        let is_it = |(device, number): &(&Arc<ProcessDevice>, u32)| {
+            (device.user_id(), *number) == (handle.gpu_id(), handle.index())
+        };
+        self.buffers.iter().any(is_it)
+    }
+
     fn event(&mut self, event: &image::Event) -> Result {
         if event.id > i32::MAX as u32 {
             return Err(EINVAL);
         }
         if event.page_handle != 0 {
-            memory::take_signal_page(self.process, Handle::from_raw(event.page_handle))?;
+            let handle = Handle::from_raw(event.page_handle);
+            // It is given back if RESTORE fails: another buffer would lose its eviction fence then.
+            if !self.has_made(handle) {
+                return Err(EINVAL);
+            }
+            memory::take_signal_page(self.process, handle)?;
             self.page = true;
         }
         self.events.reserve(1, GFP_KERNEL)?;
