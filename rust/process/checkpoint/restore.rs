@@ -83,9 +83,9 @@ pub(crate) struct SavedRange {
 
 /// RESTORE: makes what `places` describe in a process that has no VM yet, by the same names. Its
 /// queues do not run before [`resume`]. `EBADF`: it is another one's than the current task's;
-/// `EOPNOTSUPP`: it is a context beside another process; `EINVAL`: it is no checkpoint, or does not
-/// fit these GPUs. After an error the process has its VMs, which cannot be given back, and nothing
-/// else.
+/// `EOPNOTSUPP`: it is a context beside another process; `EINVAL`: the process has a VM, it is no
+/// checkpoint, or does not fit these GPUs. After an error the process is as before, but that it may
+/// have VMs, which cannot be given back.
 pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result {
     // Whoever needs the VMs' memory finds them by the address space in which they were made.
     if !process.is_current() {
@@ -95,6 +95,11 @@ pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result
         return Err(errno::unsupported());
     }
     let mut turn = process.memory_lock();
+    // Before anything changes: it is in use, be it as what was restored. Under this lock nobody
+    // else gives it one.
+    if process.devices().iter().any(|device| device.vm().is_ok()) {
+        return Err(EINVAL);
+    }
     if let Err(error) = process.evict(Trigger::RESTORE) {
         let _ = process.restore();
         return Err(error);
@@ -500,8 +505,13 @@ impl<'a> Made<'a> {
             let vms = devices.filter_map(|device| device.vm().ok());
             device.buffers().discard(*number, vms);
         }
-        let _ = process.choose_xnack(self.xnack);
+        if process.xnack() != self.xnack {
+            // It has no queue. `ENOMEM`: another thread has given memory attributes since there is
+            // a VM, and all of them need it as it is now.
+            let _ = process.choose_xnack(self.xnack);
+        }
         for device in process.devices() {
+            // As before: who has no VM has not been renamed.
             device.set_user_id(device.gpu_id().raw());
         }
         let trusted = match process.context().filter(|_| self.distrusts) {

@@ -7,6 +7,7 @@
 mod image;
 mod restored;
 mod text;
+mod twice;
 
 use crate::bench::name;
 use crate::running::{moves, say, Running};
@@ -34,9 +35,8 @@ enum What {
     /// Become that process, and see its kernel end.
     From {
         file: PathBuf,
-        /// Call the GPUs by other numbers than they have.
-        #[arg(long)]
-        renamed: bool,
+        #[command(flatten)]
+        how: How,
     },
     /// Print what is saved of a process with one of each, and what bad calls come to.
     Print,
@@ -49,11 +49,23 @@ impl Save {
     pub fn run(&self) -> Result<()> {
         match &self.what {
             What::To { file } => to(file),
-            What::From { file, renamed } => restored::from(file, *renamed),
+            What::From { file, how } => restored::from(file, how),
             What::Print => print(),
             What::Spoilt { file } => restored::spoilt(file),
         }
     }
+}
+
+/// How a process becomes another one.
+#[derive(Args)]
+pub struct How {
+    /// Call the GPUs by other numbers than they have.
+    #[arg(long)]
+    renamed: bool,
+    /// Ask for it once more, which is refused and changes nothing. Not for C, which does not let
+    /// its queues run any more.
+    #[arg(long)]
+    twice: bool,
 }
 
 /// Words that VRAM has.

@@ -3,7 +3,7 @@
 //! A process that becomes another one, which was saved.
 
 use super::image::{is_exported, Read_};
-use super::{outcome, restore, SEED};
+use super::{outcome, restore, twice, How, SEED};
 use crate::running::{moves, pattern, say, PATIENCE};
 use crate::waves::GROUP;
 use anyhow::{ensure, Context, Result};
@@ -107,9 +107,9 @@ fn rename(read: &mut Read_) {
 }
 
 /// Becomes the process of the file, whose kernel goes on and ends.
-pub fn from(file: &Path, renamed: bool) -> Result<()> {
+pub fn from(file: &Path, how: &How) -> Result<()> {
     let mut read = Read_::read(file)?;
-    if renamed {
+    if how.renamed {
         rename(&mut read);
     }
     own_memory(&read)?;
@@ -135,6 +135,9 @@ pub fn from(file: &Path, renamed: bool) -> Result<()> {
     std::thread::sleep(std::time::Duration::from_millis(50));
     let now = word(places.ticks).load(Ordering::Relaxed);
     ensure!(now == before, "its kernel runs before it is resumed");
+    if how.twice {
+        twice::refused(&kfd, &read.saved.checkpoint).context("before it is resumed")?;
+    }
     kfd.resume(std::process::id()).context("RESUME")?;
     println!("resumed twice: {}", outcome(kfd.resume(std::process::id())));
     ensure!(
@@ -142,6 +145,13 @@ pub fn from(file: &Path, renamed: bool) -> Result<()> {
         "its kernel stands still"
     );
     say("goes on there")?;
+    if how.twice {
+        twice::refused(&kfd, &read.saved.checkpoint).context("when it was resumed")?;
+        ensure!(
+            moves(|| word(places.ticks).load(Ordering::Relaxed)),
+            "its kernel stands still after it"
+        );
+    }
     word(places.flag).store(1, Ordering::Relaxed);
     let begin = Instant::now();
     // `amd_signal_t.value`.
@@ -177,7 +187,7 @@ fn again(kfd: &Arc<Kfd>) -> Result<()> {
 type Spoil = fn(&mut kfd::Checkpoint);
 
 /// Where buffers' private data begin.
-fn buffers_at(kept: &kfd::Checkpoint) -> usize {
+pub fn buffers_at(kept: &kfd::Checkpoint) -> usize {
     8 + 8 * kept.devices.len()
 }
 
@@ -185,7 +195,7 @@ fn objects_at(kept: &kfd::Checkpoint) -> usize {
     buffers_at(kept) + 272 * kept.buffers.len()
 }
 
-fn put(kept: &mut kfd::Checkpoint, at: usize, value: u32) {
+pub fn put(kept: &mut kfd::Checkpoint, at: usize, value: u32) {
     if let Some(place) = kept.private.get_mut(at..at + 4) {
         place.copy_from_slice(&value.to_le_bytes());
     }
