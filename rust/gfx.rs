@@ -223,6 +223,15 @@ pub(crate) struct SavedWaves {
     pub(crate) wave_state_offset: u32,
 }
 
+impl SavedWaves {
+    /// The first word of the control stack that is in use, at most `words`. What lies before it may
+    /// be another queue's.
+    pub(crate) fn first_word(&self, words: usize) -> usize {
+        let offset = self.control_stack_offset.min(self.control_stack_size);
+        (offset as usize / size_of::<u32>()).min(words)
+    }
+}
+
 /// Everything about a compute queue that its MQD says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComputeQueue {

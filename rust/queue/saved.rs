@@ -97,8 +97,8 @@ impl Queue {
         })
     }
 
-    /// Reads its descriptors and control stacks. It is off the hardware. `EINVAL`: they are not of
-    /// that size any more.
+    /// Reads its descriptors, and of its control stacks what is in use: before that there is 0. It
+    /// is off the hardware. `EINVAL`: they are not of that size any more.
     pub(super) fn save(&self, descriptors: &mut [u32], stacks: &mut [u32]) -> Result {
         let (xccs, each) = (self.node.xccs() as usize, self.words_each());
         let stack = self.stack_words()?;
@@ -107,11 +107,19 @@ impl Queue {
         }
         match &self.place {
             Placement::Compute { mqd, .. } => {
+                let format = self.node.generation().formats.mqd;
                 let mut rest = stacks;
                 for (xcc, words) in (0..).zip(descriptors.chunks_exact_mut(each)) {
-                    mqd.mqd(xcc)?.0.get_row(0, words);
+                    let (descriptor, _) = mqd.mqd(xcc)?;
+                    descriptor.get_row(0, words);
                     let (own, behind) = rest.split_at_mut_checked(stack).ok_or(EINVAL)?;
-                    mqd.control_stack(xcc).get_row(0, own);
+                    // Who had the place before may have left its waves there.
+                    let first = format.saved_waves(&descriptor).first_word(stack);
+                    let (unused, used) = own.split_at_mut_checked(first).ok_or(EINVAL)?;
+                    unused.fill(0);
+                    if !used.is_empty() {
+                        mqd.control_stack(xcc).get_row(first, used);
+                    }
                     rest = behind;
                 }
             }

@@ -175,16 +175,22 @@ mod tests {
         let mut descriptors = words(identity.descriptor_words);
         let mut stacks = words(identity.stack_words);
         assert!(identity.copies.is_none() && !stacks.is_empty());
-        // Where the ring was read up to, and what was saved.
-        let at_138 = |descriptors: &mut [u32]| descriptors[138] = 0x40;
+        // Where the ring was read up to, and where XCC 0 has saved waves from.
+        let stack_bytes = site.node.queues().save_sizes().control_stack;
+        let first = stack_bytes as usize / 4 - 64;
+        let change = |descriptors: &mut [u32]| {
+            assert_eq!(descriptors[174], stack_bytes);
+            (descriptors[138], descriptors[174]) = (0x40, stack_bytes - 256);
+        };
         assert_eq!(
             queues.save(ids[1], &mut descriptors[1..], &mut stacks),
             Err(EINVAL)
         );
         queues.save(ids[1], &mut descriptors, &mut stacks).unwrap();
         assert_eq!(descriptors[0], 0xc031_0800);
-        at_138(&mut descriptors);
-        stacks[5] = 7;
+        change(&mut descriptors);
+        assert!(stacks.iter().all(|word| *word == 0));
+        (stacks[5], stacks[first - 1], stacks[first]) = (7, 8, 9);
         let saved = SavedQueue {
             id: ids[1],
             doorbell_id: identity.doorbell_id,
@@ -228,8 +234,15 @@ mod tests {
         );
         let mut same = (words(descriptors.len()), words(stacks.len()));
         queues.save(ids[1], &mut same.0, &mut same.1).unwrap();
-        assert_eq!((same.0[138], same.1[5]), (0x40, 7));
+        assert_eq!((same.0[138], same.1[first]), (0x40, 9));
         assert_eq!(same.0[139..145], descriptors[139..145]);
+        // What is not in use is nobody's.
+        assert!(same.1[..first].iter().all(|word| *word == 0));
+        queues.destroy(&site, ids[1]).unwrap();
+        let next = create(&site, &queues).unwrap();
+        same.1.fill(1);
+        queues.save(next, &mut same.0, &mut same.1).unwrap();
+        assert!(same.1.iter().all(|word| *word == 0));
         queues.quiesce(&site);
         assert_eq!(held(&fake), 0);
     }
