@@ -58,25 +58,40 @@ void bridge_process_distrust_pages(struct bridge_process *process)
 	mutex_unlock(&process->lock);
 }
 
-/*
- * Under the info's lock, so that no userptr comes meanwhile. amdgpu's own function
- * (amdgpu_amdkfd_criu_resume) takes those for good that were made and lost pages while nobody was
- * told, and leaves a process that was not restored with an eviction that nobody ends.
- */
-static void trust_pages(struct amdkfd_process_info *info)
+/* Under the notifiers' lock: what these show is looked at again. */
+static void look_again(const struct list_head *userptrs)
 {
 	struct kgd_mem *mem;
 
-	mutex_lock(&info->notifier_lock);
-	list_for_each_entry(mem, &info->userptr_valid_list, validate_list)
+	list_for_each_entry(mem, userptrs, validate_list)
 		mem->invalid++;
-	info->evicted_bos++;
+}
+
+/*
+ * Under the info's lock, so that no userptr comes meanwhile. amdgpu's own function
+ * (amdgpu_amdkfd_criu_resume) takes those for good that were made and lost pages while nobody was
+ * told, be it between two tries of its worker, and leaves a process that was not restored with an
+ * eviction that nobody ends.
+ *
+ * The worker has the queues restored once. Returns whether that is for the caller: not if amdgpu
+ * has stopped them as well, before it was told to tell nobody.
+ */
+static bool trust_pages(struct amdkfd_process_info *info)
+{
+	bool evicted;
+
+	mutex_lock(&info->notifier_lock);
+	look_again(&info->userptr_valid_list);
+	look_again(&info->userptr_inval_list);
+	/* A worker that has begun finds another number, and begins anew. */
+	evicted = info->evicted_bos++ != 0;
 	WRITE_ONCE(info->block_mmu_notifications, false);
 	mutex_unlock(&info->notifier_lock);
 	queue_delayed_work(system_freezable_wq, &info->restore_userptr_work, 0);
+	return !evicted;
 }
 
-int bridge_process_trust_pages(struct bridge_process *process)
+int bridge_process_trust_pages(struct bridge_process *process, bool *restores)
 {
 	struct amdkfd_process_info *info;
 	int ret = -EINVAL;
@@ -86,7 +101,7 @@ int bridge_process_trust_pages(struct bridge_process *process)
 	if (info) {
 		mutex_lock(&info->lock);
 		if (READ_ONCE(info->block_mmu_notifications)) {
-			trust_pages(info);
+			*restores = trust_pages(info);
 			ret = 0;
 		}
 		mutex_unlock(&info->lock);

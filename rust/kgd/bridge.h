@@ -423,11 +423,12 @@ int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 
 			  u32 flags, u64 *offset, struct kgd_mem **out);
 /*
  * What userptrs show is not there yet, and nobody is told if it goes: the process's queues have to
- * be off until it is trusted. trust: a worker of amdgpu's looks at all pages, and lets the queues
- * go on once; -EINVAL if they were trusted, or there is no VM.
+ * be off until it is trusted. trust: a worker of amdgpu's looks at all pages, and then has the
+ * queues restored once: if @restores for the caller, else for an eviction of its own from before,
+ * and the caller ends what it has begun itself; -EINVAL if they were trusted, or there is no VM.
  */
 void bridge_process_distrust_pages(struct bridge_process *process);
-int bridge_process_trust_pages(struct bridge_process *process);
+int bridge_process_trust_pages(struct bridge_process *process, bool *restores);
 
 struct bridge_dmabuf_info {
 	struct amdgpu_device *adev;

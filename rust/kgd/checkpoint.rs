@@ -51,6 +51,7 @@ pub(crate) trait Checkpoints {
     /// goes. The process's queues have to be off until it is trusted.
     fn distrust_pages(&self, process: &ProcessHandle);
     /// A worker of amdgpu's looks at all those pages, and then has the queues restored once.
-    /// `EINVAL`: they are trusted, or the process has no VM.
-    fn trust_pages(&self, process: &ProcessHandle) -> Result;
+    /// Whether that is for the caller: else amdgpu has stopped them before, does it for that, and
+    /// the caller ends its own eviction. `EINVAL`: they are trusted, or the process has no VM.
+    fn trust_pages(&self, process: &ProcessHandle) -> Result<bool>;
 }

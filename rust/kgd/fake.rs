@@ -126,11 +126,8 @@ pub(crate) struct Live {
     pub(crate) copy_resets: u32,
     has_large: bool,
     pub(crate) folio: Folio,
-    /// Whether pages of the user's own are not looked at, how often they were trusted again, and
-    /// buffers of which there was to be a file.
-    pub(crate) distrusts: bool,
-    pub(crate) trusted: u32,
-    pub(crate) files_asked: u32,
+    /// Whether pages of the user's own are not looked at.
+    distrusts: bool,
     /// Addresses of watch points.
     pub(crate) watched: [u64; 4],
     /// Bit n: waves were given n units of time to end by themselves. 0: as long as usual.

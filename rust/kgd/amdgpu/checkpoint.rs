@@ -67,8 +67,10 @@ impl Checkpoints for Amdgpu {
         unsafe { c::bridge_process_distrust_pages(process(handle)) };
     }
 
-    fn trust_pages(&self, handle: &ProcessHandle) -> Result {
-        // SAFETY: By its invariant, the handle is live.
-        to_result(unsafe { c::bridge_process_trust_pages(process(handle)) })
+    fn trust_pages(&self, handle: &ProcessHandle) -> Result<bool> {
+        let mut restores = false;
+        // SAFETY: By its invariant, the handle is live; `restores` is ours.
+        to_result(unsafe { c::bridge_process_trust_pages(process(handle), &mut restores) })?;
+        Ok(restores)
     }
 }

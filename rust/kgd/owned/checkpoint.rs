@@ -25,9 +25,10 @@ impl MemoryContext {
         self.kgd.distrust_pages(&self.raw);
     }
 
-    /// amdgpu looks at all those pages, and then has the queues restored once. `EINVAL`: they are
-    /// trusted, or the process has no VM.
-    pub(crate) fn trust_pages(&self) -> Result {
+    /// amdgpu looks at all those pages, and then has the queues restored once. Whether that is for
+    /// the caller: else it does so for an eviction of its own, and the caller has to end the one
+    /// that it has begun. `EINVAL`: they are trusted, or the process has no VM.
+    pub(crate) fn trust_pages(&self) -> Result<bool> {
         self.kgd.trust_pages(&self.raw)
     }
 }

@@ -134,9 +134,19 @@ pub(crate) fn resume(pid: u32) -> Result {
     }
     let turn = process.memory_lock();
     keep_areas(&process)?;
-    let context = process.context().ok_or(EINVAL)?;
-    context.trust_pages()?;
+    trust_pages(&process)?;
     drop(turn);
+    Ok(())
+}
+
+/// What the process's own memory shows is looked at, and then its queues go on. `EINVAL`: it was
+/// not restored, or nobody waits for that any more.
+fn trust_pages(process: &Process) -> Result {
+    let context = process.context().ok_or(EINVAL)?;
+    if !context.trust_pages()? {
+        // They still wait for amdgpu, which has stopped them for its own part.
+        process.restore()?;
+    }
     Ok(())
 }
 
@@ -514,14 +524,10 @@ impl<'a> Made<'a> {
             // As before: who has no VM has not been renamed.
             device.set_user_id(device.gpu_id().raw());
         }
-        let trusted = match process.context().filter(|_| self.distrusts) {
-            Some(context) => context.trust_pages(),
-            None => Err(EINVAL),
+        let _ = match self.distrusts {
+            true => trust_pages(process),
+            false => process.restore(),
         };
-        // Else amdgpu does it, when it has looked at the process's pages.
-        if trusted.is_err() {
-            let _ = process.restore();
-        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! compared.
 
 mod image;
+mod pending;
 mod restored;
 mod text;
 mod twice;
@@ -43,6 +44,9 @@ enum What {
     /// Become that process with parts of it spoilt, one after the other: each is refused, and
     /// leaves nothing. Not for C, which crashes.
     Spoilt { file: PathBuf },
+    /// Have that fail while memory of its own comes and goes. Needs two GPUs. Not for C, which
+    /// leaves the queues off.
+    Pending { file: PathBuf },
 }
 
 impl Save {
@@ -52,6 +56,7 @@ impl Save {
             What::From { file, how } => restored::from(file, how),
             What::Print => print(),
             What::Spoilt { file } => restored::spoilt(file),
+            What::Pending { file } => pending::run(file),
         }
     }
 }

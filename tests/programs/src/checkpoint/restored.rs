@@ -25,7 +25,7 @@ fn word(address: u64) -> &'static AtomicU32 {
 }
 
 /// Maps memory of its own where the saved process had some.
-fn own_memory(read: &Read_) -> Result<()> {
+pub fn own_memory(read: &Read_) -> Result<()> {
     for (address, bytes) in &read.saved.own {
         // SAFETY: nothing is mapped there, or it fails.
         unsafe {
@@ -72,7 +72,7 @@ fn map_file(file: BorrowedFd<'_>, address: u64, bytes: u64, offset: u64) -> Resu
 
 /// Opens a render node for each GPU, and says so in what is to be restored. `renamed`: GPUs get
 /// other numbers there and in each object that names one.
-fn open_devices(read: &mut Read_) -> Result<Vec<OwnedFd>> {
+pub fn open_devices(read: &mut Read_) -> Result<Vec<OwnedFd>> {
     let nodes = topology::gpus()?;
     let mut files = Vec::new();
     for device in &mut read.saved.checkpoint.devices {
@@ -322,12 +322,24 @@ const SPOILT: &[(&str, Spoil, i32)] = &[
 
 /// Each is refused, and the process is as before but for its VMs.
 pub fn spoilt(file: &Path) -> Result<()> {
+    let each = SPOILT.iter().map(|(what, spoil, errno)| {
+        let one = move || one_spoilt(file, *spoil, *errno);
+        ((*what).to_string(), one)
+    });
+    in_children(each)
+}
+
+/// Calls each in a process of its own, and says which fail.
+pub fn in_children<F>(each: impl Iterator<Item = (String, F)>) -> Result<()>
+where
+    F: FnOnce() -> Result<()>,
+{
     let mut right = true;
-    for (what, spoil, errno) in SPOILT {
+    for (what, call) in each {
         // SAFETY: there is one thread, and the child ends by itself.
         match unsafe { nix::unistd::fork()? } {
             nix::unistd::ForkResult::Child => {
-                let failed = one_spoilt(file, *spoil, *errno);
+                let failed = call();
                 if let Err(error) = &failed {
                     println!("{what}: {error:#}");
                 }
@@ -339,8 +351,26 @@ pub fn spoilt(file: &Path) -> Result<()> {
             }
         }
     }
-    ensure!(right, "not each was refused as it should be");
+    ensure!(right, "not each came to what it should");
     Ok(())
+}
+
+/// Whether PROCESS_INFO is all that keeps the process's queues off.
+pub fn is_balanced(kfd: &Arc<Kfd>) -> Result<bool> {
+    const STEP: u64 = 20;
+    let gpu_id = topology::gpus()?.first().context("no GPU")?.gpu_id;
+    let pid = std::process::id();
+    let evicted = || -> Result<u64> {
+        let file = format!("/sys/class/kfd/kfd/proc/{pid}/stats_{gpu_id}/evicted_ms");
+        let text = std::fs::read_to_string(&file).with_context(|| file.clone())?;
+        Ok(text.trim().parse()?)
+    };
+    let before = evicted()?;
+    kfd.pause()?;
+    std::thread::sleep(std::time::Duration::from_millis(STEP));
+    kfd.unpause()?;
+    // What was kept off before counts, too, when that ends.
+    Ok(evicted()? >= before + STEP / 2)
 }
 
 fn one_spoilt(file: &Path, spoil: Spoil, errno: i32) -> Result<()> {
@@ -363,6 +393,7 @@ fn one_spoilt(file: &Path, spoil: Spoil, errno: i32) -> Result<()> {
         left.1
     );
     kfd.unpause()?;
+    ensure!(is_balanced(&kfd)?, "its queues stay off");
     let resumed = kfd
         .resume(std::process::id())
         .err()
