@@ -3,6 +3,7 @@
  * bridge.h in terms of amdgpu: what checkpoints of a process, and who restores one, need of its
  * buffers.
  */
+#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
@@ -91,6 +92,22 @@ static bool trust_pages(struct amdkfd_process_info *info)
 	return !evicted;
 }
 
+/*
+ * Takes the lock, or gives up after some 20 ms: its holder may be waiting for a program, and others
+ * wait for our caller.
+ */
+static bool lock_soon(struct mutex *lock)
+{
+	int tries = 20;
+
+	while (!mutex_trylock(lock)) {
+		if (!--tries)
+			return false;
+		usleep_range(500, 1000);
+	}
+	return true;
+}
+
 int bridge_process_trust_pages(struct bridge_process *process, bool *restores)
 {
 	struct amdkfd_process_info *info;
@@ -98,13 +115,14 @@ int bridge_process_trust_pages(struct bridge_process *process, bool *restores)
 
 	mutex_lock(&process->lock);
 	info = process->info;
-	if (info) {
-		mutex_lock(&info->lock);
-		if (READ_ONCE(info->block_mmu_notifications)) {
+	/* It changes under process->lock only. */
+	if (info && READ_ONCE(info->block_mmu_notifications)) {
+		ret = -EBUSY;
+		if (lock_soon(&info->lock)) {
 			*restores = trust_pages(info);
+			mutex_unlock(&info->lock);
 			ret = 0;
 		}
-		mutex_unlock(&info->lock);
 	}
 	mutex_unlock(&process->lock);
 	return ret;

@@ -425,7 +425,8 @@ int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 
  * What userptrs show is not there yet, and nobody is told if it goes: the process's queues have to
  * be off until it is trusted. trust: a worker of amdgpu's looks at all pages, and then has the
  * queues restored once: if @restores for the caller, else for an eviction of its own from before,
- * and the caller ends what it has begun itself; -EINVAL if they were trusted, or there is no VM.
+ * and the caller ends what it has begun itself; -EINVAL if they were trusted, or there is no VM;
+ * -EBUSY if a call of the process's, which may be waiting for a program, is at its buffers.
  */
 void bridge_process_distrust_pages(struct bridge_process *process);
 int bridge_process_trust_pages(struct bridge_process *process, bool *restores);

@@ -52,6 +52,7 @@ pub(crate) trait Checkpoints {
     fn distrust_pages(&self, process: &ProcessHandle);
     /// A worker of amdgpu's looks at all those pages, and then has the queues restored once.
     /// Whether that is for the caller: else amdgpu has stopped them before, does it for that, and
-    /// the caller ends its own eviction. `EINVAL`: they are trusted, or the process has no VM.
+    /// the caller ends its own eviction. `EINVAL`: they are trusted, or the process has no VM;
+    /// `EBUSY`: a call of the process's, which may be waiting for a program, is at its buffers.
     fn trust_pages(&self, process: &ProcessHandle) -> Result<bool>;
 }

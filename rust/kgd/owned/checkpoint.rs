@@ -27,7 +27,8 @@ impl MemoryContext {
 
     /// amdgpu looks at all those pages, and then has the queues restored once. Whether that is for
     /// the caller: else it does so for an eviction of its own, and the caller has to end the one
-    /// that it has begun. `EINVAL`: they are trusted, or the process has no VM.
+    /// that it has begun. `EINVAL`: they are trusted, or the process has no VM; `EBUSY`: a call of
+    /// the process's, which may be waiting for a program, is at its buffers.
     pub(crate) fn trust_pages(&self) -> Result<bool> {
         self.kgd.trust_pages(&self.raw)
     }

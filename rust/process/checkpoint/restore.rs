@@ -33,6 +33,7 @@ use crate::{
     },
     process::{
         debugger,
+        leaving::has_signal,
         memory,
         queues,
         Process,
@@ -70,9 +71,16 @@ use kernel::{
     alloc::KVVec,
     prelude::*,
     sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     transmute::FromBytes,
     uaccess::UserSliceReader, //
 };
+
+/// How soon is looked again whether a call of the process's has left its buffers.
+const STEP: Delta = Delta::from_millis(1);
 
 /// A range of shared virtual memory that is to be restored, with its attributes, each a type and a
 /// value.
@@ -114,15 +122,32 @@ pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result
             Ok(())
         }
         Err(error) => {
-            made.undo();
+            let distrusts = made.undo();
+            drop(turn);
+            give_up(process, distrusts);
             Err(error)
         }
     }
 }
 
+/// The queues of a process go on that could not be restored. Who is killed leaves them off, for
+/// whoever shares the address space to resume.
+fn give_up(process: &Process, distrusts: bool) {
+    if !distrusts {
+        // What is left of an error has been said.
+        let _ = process.restore();
+        return;
+    }
+    // Otherwise it has been done, or somebody has resumed the process meanwhile.
+    while trust_pages(process) == Err(EBUSY) && !is_killed() {
+        fsleep(STEP);
+    }
+}
+
 /// RESUME: a process that was restored gets its shared virtual memory, and goes on as soon as
 /// amdgpu has found the pages of its own that GPUs see. `ESRCH`: the caller knows no such process.
-/// `EINVAL`: it was not restored, or resumed already.
+/// `EINVAL`: it was not restored, or resumed already. `ERESTARTSYS`: a signal came while a call of
+/// the process's was at its buffers.
 pub(crate) fn resume(pid: u32) -> Result {
     let process = debugger::find(pid, false)?;
     let ranges = core::mem::take(&mut process.memory_lock().ranges);
@@ -132,15 +157,23 @@ pub(crate) fn resume(pid: u32) -> Result {
             range.give(&process, svm)?;
         }
     }
-    let turn = process.memory_lock();
-    keep_areas(&process)?;
-    trust_pages(&process)?;
-    drop(turn);
-    Ok(())
+    loop {
+        let turn = process.memory_lock();
+        keep_areas(&process)?;
+        match trust_pages(&process) {
+            Err(error) if error == EBUSY => drop(turn),
+            result => return result,
+        }
+        // That call may be waiting for a program.
+        if has_signal() {
+            return Err(ERESTARTSYS);
+        }
+        fsleep(STEP);
+    }
 }
 
 /// What the process's own memory shows is looked at, and then its queues go on. `EINVAL`: it was
-/// not restored, or nobody waits for that any more.
+/// not restored, or somebody has done this. `EBUSY`: a call of the process's is at its buffers.
 fn trust_pages(process: &Process) -> Result {
     let context = process.context().ok_or(EINVAL)?;
     if !context.trust_pages()? {
@@ -497,8 +530,9 @@ impl<'a> Made<'a> {
         }
     }
 
-    /// The process has no more than before, but for its VMs. Nothing of it is on a GPU.
-    fn undo(self) {
+    /// The process has no more than before, but for its VMs. Nothing of it is on a GPU. Whether
+    /// amdgpu still tells nobody of pages that go.
+    fn undo(self) -> bool {
         let process = self.process;
         for id in &self.queues {
             // It goes whatever the answer is, or is another one's already.
@@ -524,10 +558,7 @@ impl<'a> Made<'a> {
             // As before: who has no VM has not been renamed.
             device.set_user_id(device.gpu_id().raw());
         }
-        let _ = match self.distrusts {
-            true => trust_pages(process),
-            false => process.restore(),
-        };
+        self.distrusts
     }
 }
 

@@ -4,6 +4,7 @@
 //! where the kernel goes on (CRIU_OP). What is saved can be printed, so that both drivers' can be
 //! compared.
 
+mod held;
 mod image;
 mod pending;
 mod restored;
@@ -44,6 +45,12 @@ enum What {
     /// Become that process with parts of it spoilt, one after the other: each is refused, and
     /// leaves nothing. Not for C, which crashes.
     Spoilt { file: PathBuf },
+    /// Ask for RESUME of a process that was not restored, while its buffers are locked
+    /// (hold_info.ko). Not for C, which waits.
+    Held,
+    /// RESUME of a process; ends by the errno.
+    #[command(hide = true)]
+    Resume { pid: u32 },
     /// Have that fail while memory of its own comes and goes. Needs two GPUs. Not for C, which
     /// leaves the queues off.
     Pending { file: PathBuf },
@@ -56,6 +63,8 @@ impl Save {
             What::From { file, how } => restored::from(file, how),
             What::Print => print(),
             What::Spoilt { file } => restored::spoilt(file),
+            What::Held => held::not_restored(),
+            What::Resume { pid } => held::resume(*pid),
             What::Pending { file } => pending::run(file),
         }
     }
@@ -71,6 +80,10 @@ pub struct How {
     /// its queues run any more.
     #[arg(long)]
     twice: bool,
+    /// Have RESUME wait for who has its buffers locked (hold_info.ko), and killed. Not for C, where
+    /// that cannot be.
+    #[arg(long)]
+    held: bool,
 }
 
 /// Words that VRAM has.

@@ -3,7 +3,7 @@
 //! A process that becomes another one, which was saved.
 
 use super::image::{is_exported, Read_};
-use super::{outcome, restore, twice, How, SEED};
+use super::{held, outcome, restore, twice, How, SEED};
 use crate::running::{moves, pattern, say, PATIENCE};
 use crate::waves::GROUP;
 use anyhow::{ensure, Context, Result};
@@ -137,6 +137,9 @@ pub fn from(file: &Path, how: &How) -> Result<()> {
     ensure!(now == before, "its kernel runs before it is resumed");
     if how.twice {
         twice::refused(&kfd, &read.saved.checkpoint).context("before it is resumed")?;
+    }
+    if how.held {
+        held::waits(files.first().context("no GPU")?)?;
     }
     kfd.resume(std::process::id()).context("RESUME")?;
     println!("resumed twice: {}", outcome(kfd.resume(std::process::id())));
