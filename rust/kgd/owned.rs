@@ -27,7 +27,8 @@ use super::{
     RawKernelBo,
     TlbFlush,
     VmHandle,
-    VmTask, //
+    VmTask,
+    MAX_QUEUE_BUFFERS, //
 };
 use crate::ids::{
     DoorbellIndex,
@@ -601,7 +602,17 @@ impl QueueBuffers {
         Ok(Self { vm, buffers })
     }
 
-    /// Exchanges the first buffer for the first of `other`, of the same VM.
+    /// The same without a first one: what is wanted stands behind it.
+    pub(crate) fn get_others(vm: Arc<Vm>, wanted: &[QueueBuffer]) -> Result<Self> {
+        if wanted.len() >= MAX_QUEUE_BUFFERS {
+            return Err(EINVAL);
+        }
+        let mut others = Self::get(vm, wanted)?;
+        others.buffers.rotate_right(1);
+        Ok(others)
+    }
+
+    /// Exchanges the first buffer, if there is one, for the first of `other`, of the same VM.
     pub(crate) fn swap_first(&mut self, other: &mut Self) {
         let ([mine, ..], [theirs, ..]) = (&mut self.buffers, &mut other.buffers);
         core::mem::swap(mine, theirs);

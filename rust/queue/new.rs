@@ -204,7 +204,8 @@ struct Pinned {
 
 /// Keeps the user's buffers of a queue where they are: its ring first. Its save area may be shared
 /// virtual memory; that of a queue which is `restored` has yet to become it then. What the ring of
-/// such a queue is for beside its packets (`metadata_ring_size`) is not known any more.
+/// such a queue is for beside its packets (`metadata_ring_size`) is not known any more, and it has
+/// none if UPDATE_QUEUE has taken it: that may bring one.
 fn pin(
     site: &impl Site,
     node: &NodeQueues,
@@ -231,16 +232,17 @@ fn pin(
         count += 1;
     }
     let vm = site.vm()?;
-    let wanted = all.get(..count).ok_or(EINVAL)?;
-    // Without the last one, which is the save area.
-    let others = || -> Result<QueueBuffers> {
-        QueueBuffers::get(vm.clone(), wanted.get(..count - 1).ok_or(EINVAL)?)
+    let has_ring = !restored || properties.settings().ring().raw() != 0;
+    let get = |count: usize| -> Result<QueueBuffers> {
+        let wanted = all.get(..count).ok_or(EINVAL)?;
+        match wanted {
+            [_, others @ ..] if !has_ring => QueueBuffers::get_others(vm.clone(), others),
+            _ => QueueBuffers::get(vm.clone(), wanted),
+        }
     };
-    let (buffers, area, awaits_area) = match (
-        QueueBuffers::get(vm.clone(), wanted),
-        svm,
-        buffers.save_area,
-    ) {
+    // Without the last one, which is the save area.
+    let others = || get(count - 1);
+    let (buffers, area, awaits_area) = match (get(count), svm, buffers.save_area) {
         (Err(error), Some((svm, gpu)), Some(area)) if error == EINVAL => {
             let others = others()?;
             (

@@ -8,6 +8,7 @@ mod held;
 mod image;
 mod pending;
 mod restored;
+mod ring;
 mod text;
 mod twice;
 
@@ -112,11 +113,12 @@ fn to(file: &std::path::Path) -> Result<()> {
     ticks.write(0, &[0u32]);
     let managed = Managed::new(std::slice::from_ref(device), 1 << 20).ok();
     let running = Running::start(&gpu, ticks.address())?;
-    let _others = [
+    let others = [
         idle_queue(device, QueueKind::Pm4)?,
         idle_queue(device, QueueKind::Sdma)?,
         idle_queue(device, QueueKind::Sdma)?,
     ];
+    ring::set(device.kfd(), others[0].id(), 0).context("a queue without a ring")?;
     let count = || ticks.read::<u32>(0, 1)[0];
     ensure!(moves(count), "the kernel does not run");
     let kfd = device.kfd();

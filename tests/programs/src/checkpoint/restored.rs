@@ -3,7 +3,7 @@
 //! A process that becomes another one, which was saved.
 
 use super::image::{is_exported, Read_};
-use super::{held, outcome, restore, twice, How, SEED};
+use super::{held, outcome, restore, ring, twice, How, SEED};
 use crate::running::{moves, pattern, say, PATIENCE};
 use crate::waves::GROUP;
 use anyhow::{ensure, Context, Result};
@@ -150,6 +150,7 @@ pub fn from(file: &Path, how: &How) -> Result<()> {
     say("goes on there")?;
     if how.twice {
         twice::refused(&kfd, &read.saved.checkpoint).context("when it was resumed")?;
+        ring::back(&kfd, &read.saved.checkpoint)?;
         ensure!(
             moves(|| word(places.ticks).load(Ordering::Relaxed)),
             "its kernel stands still after it"
@@ -194,7 +195,7 @@ pub fn buffers_at(kept: &kfd::Checkpoint) -> usize {
     8 + 8 * kept.devices.len()
 }
 
-fn objects_at(kept: &kfd::Checkpoint) -> usize {
+pub fn objects_at(kept: &kfd::Checkpoint) -> usize {
     buffers_at(kept) + 272 * kept.buffers.len()
 }
 
