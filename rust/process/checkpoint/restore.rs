@@ -492,12 +492,13 @@ impl<'a> Made<'a> {
         let device = self.device(head.gpu_id, EINVAL)?;
         let node = device.node().queues();
         let (formats, xccs) = (node.generation().formats, node.xccs() as usize);
-        let descriptor = match head.kind {
-            queue_kind::COMPUTE => formats.mqd.bytes(),
-            _ => formats.sdma.bytes(),
+        let all_stacks = node.save_sizes().control_stack as usize * xccs;
+        let (descriptor, most) = match head.kind {
+            queue_kind::COMPUTE => (formats.mqd.bytes(), all_stacks),
+            // Copy engines have no waves.
+            _ => (formats.sdma.bytes(), 0),
         };
         let (descriptors, stacks) = (head.descriptor_bytes as usize, head.stack_bytes as usize);
-        let most = node.save_sizes().control_stack as usize * xccs;
         if descriptors != descriptor * xccs || stacks > most || stacks % size_of::<u32>() != 0 {
             return Err(EINVAL);
         }

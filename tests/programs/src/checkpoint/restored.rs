@@ -205,6 +205,17 @@ pub fn put(kept: &mut kfd::Checkpoint, at: usize, value: u32) {
     }
 }
 
+/// A copy queue brings a word of a control stack.
+fn stack_of_copies(kept: &mut kfd::Checkpoint) {
+    const SDMA: u32 = 1;
+    let queues = ring::queues(kept).unwrap_or_default();
+    if let Some(queue) = queues.iter().find(|queue| queue.kind == SDMA) {
+        let (begin, end) = (queue.place.start, queue.place.end);
+        kept.private.splice(end..end, [0; 4]);
+        put(kept, begin + 108, 4);
+    }
+}
+
 /// Each in a process of its own: one that has a VM is not restored once more. What is spoilt, and
 /// the errno.
 const SPOILT: &[(&str, Spoil, i32)] = &[
@@ -304,6 +315,11 @@ const SPOILT: &[(&str, Spoil, i32)] = &[
     (
         "a short descriptor",
         |it| put(it, objects_at(it) + 112, 4),
+        nix::libc::EINVAL,
+    ),
+    (
+        "a copy queue's control stack",
+        stack_of_copies,
         nix::libc::EINVAL,
     ),
     ("an object less", |it| it.objects -= 1, nix::libc::EINVAL),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A queue whose ring UPDATE_QUEUE has taken is saved and restored without, and may get another.
+//! The queues of a checkpoint. One whose ring UPDATE_QUEUE has taken is saved and restored without,
+//! and may get another.
 
 use super::restored::objects_at;
 use crate::raw::{ioctl, Outcome};
@@ -8,6 +9,7 @@ use anyhow::{ensure, Context, Result};
 use kfd::{Checkpoint, Kfd};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Of all queues' rings here.
@@ -26,15 +28,19 @@ pub fn set(kfd: &Arc<Kfd>, queue_id: u32, ring: u64) -> Outcome {
 }
 
 /// `struct kfd_criu_queue_priv_data`, as far as is looked at.
-struct Saved {
+pub struct Saved {
     ring: u64,
     id: u32,
+    /// `enum kfd_queue_type`.
+    pub kind: u32,
+    /// Where it begins and ends.
+    pub place: Range<usize>,
 }
 
 const HEAD: usize = 120;
 
 /// The queues of a checkpoint, which come first.
-fn queues(kept: &Checkpoint) -> Result<Vec<Saved>> {
+pub fn queues(kept: &Checkpoint) -> Result<Vec<Saved>> {
     let mut found = Vec::new();
     let mut at = objects_at(kept);
     for _ in 0..kept.objects {
@@ -44,12 +50,15 @@ fn queues(kept: &Checkpoint) -> Result<Vec<Saved>> {
         if word(0)? != 0 {
             break;
         }
+        let (stack, descriptors) = (word(108)?, word(112)?);
+        let end = at + HEAD + (stack + descriptors) as usize;
         found.push(Saved {
             ring: u64::from_le_bytes(bytes[8..16].try_into()?),
             id: word(76)?,
+            kind: word(68)?,
+            place: at..end,
         });
-        let (stack, descriptors) = (word(108)?, word(112)?);
-        at += HEAD + (stack + descriptors) as usize;
+        at = end;
     }
     Ok(found)
 }
