@@ -107,6 +107,8 @@ pub(crate) struct Live {
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,
     interrupts_free: bool,
+    /// A buffer stays mapped.
+    keeps_mapped: bool,
     /// The firmware's scheduler does not take its queue.
     refuses_hiq: bool,
     /// The user wants processes kept apart.
@@ -126,7 +128,7 @@ pub(crate) struct Live {
     pub(crate) copy_resets: u32,
     has_large: bool,
     pub(crate) folio: Folio,
-    /// Whether pages of the user's own are not looked at.
+    /// Whether pages of the user's own may not be there yet.
     distrusts: bool,
     /// Addresses of watch points.
     pub(crate) watched: [u64; 4],
@@ -277,18 +279,6 @@ impl Fake {
             next_gpu_va: 0,
             ..*self.live.lock()
         }
-    }
-
-    /// A copy queue stays in slot `queue` of `engine`; it can be reset.
-    pub(crate) fn set_stuck_copy(
-        &self,
-        (engine, queue): (u32, u32),
-        doorbell: u32,
-        resettable: bool,
-    ) {
-        let mut live = self.live.lock();
-        live.stuck_copy = Some((engine, queue, doorbell));
-        live.resettable = resettable;
     }
 
     /// The firmware's scheduler does this from now on; before, nothing.
@@ -595,6 +585,9 @@ impl ProcessMemory for Fake {
     }
 
     fn unmap_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
+        if core::mem::take(&mut self.live.lock().keeps_mapped) {
+            return Err(EBUSY);
+        }
         let _live = self.live.lock();
         // SAFETY: the owner's; `live` keeps others out.
         let buffer = unsafe { buffer(memory) };

@@ -210,13 +210,27 @@ fn destroy_now(process: &Process, id: u32) -> Result {
 }
 
 /// The same under the process's memory lock.
-pub(super) fn destroy_locked(process: &Process, id: u32) -> Result {
+fn destroy_locked(process: &Process, id: u32) -> Result {
     let id = QueueId::new(id).ok_or(EINVAL)?;
+    end(process, id, |device| device.queues().destroy(&**device, id))
+}
+
+/// Destroys a queue, suspended or not. The caller holds the process's memory lock. Errors: see
+/// [`destroy`].
+pub(super) fn discard(process: &Process, id: QueueId) -> Result {
+    let resumed = process.debugging.resumed();
+    end(process, id, |device| {
+        device.queues().discard(&**device, id, resumed)
+    })
+}
+
+/// What DESTROY_QUEUE does; `how` takes the queue from its GPU.
+fn end(process: &Process, id: QueueId, how: impl FnOnce(&Arc<ProcessDevice>) -> Result) -> Result {
     let mut devices = process.devices().iter();
     let found = devices.find_map(|device| Some((device, device.queues().sdma_counter(id)?)));
     let (device, counter) = found.ok_or(EINVAL)?;
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    let result = device.queues().destroy(&**device, id);
+    let result = how(device);
     if result == Err(EAGAIN) {
         return result;
     }

@@ -9,6 +9,13 @@ use kernel::{
     sync::aref::ARef, //
 };
 
+impl Fake {
+    /// The next buffer that is to be unmapped is not: a queue uses it.
+    pub(crate) fn keep_mapped(&self) {
+        self.live.lock().keeps_mapped = true;
+    }
+}
+
 impl Checkpoints for Fake {
     fn describe_memory(&self, memory: &MemoryHandle) -> Result<MemoryFacts> {
         let _live = self.live.lock();

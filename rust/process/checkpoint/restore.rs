@@ -531,13 +531,18 @@ impl<'a> Made<'a> {
         }
     }
 
-    /// The process has no more than before, but for its VMs. Nothing of it is on a GPU. Whether
-    /// amdgpu still tells nobody of pages that go.
+    /// The process has no more than before, but for its VMs, and for buffers that are still in use.
+    /// Nothing of it is on a GPU. Whether amdgpu still tells nobody of pages that go.
     fn undo(self) -> bool {
         let process = self.process;
         for id in &self.queues {
-            // It goes whatever the answer is, or is another one's already.
-            let _ = queues::destroy_locked(process, id.raw());
+            // It goes whatever the answer is, or has gone by DESTROY_QUEUE. A debugger's end of its
+            // suspension is not waited for.
+            let _ = queues::discard(process, *id);
+        }
+        for device in process.devices() {
+            // A GPU that is reset, or does not obey, has the buffers of those queues until then.
+            let _ = device.queues().are_off(&**device);
         }
         for id in &self.events {
             let _ = process.events().destroy(*id);

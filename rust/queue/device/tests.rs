@@ -459,6 +459,29 @@ mod tests {
         (fake, site, queues, ids)
     }
 
+    #[test]
+    fn what_is_discarded_waits_for_no_debugger_and_for_what_is_on_the_hardware() {
+        let (fake, site, queues, [suspended, other]) = debugged();
+        let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
+        assert_eq!(suspend(&site, &queues, suspended), (1, 0));
+        assert_eq!(queues.destroy(&site, suspended), Err(EAGAIN));
+        assert_eq!(queues.discard(&site, suspended, &resumed), Ok(()));
+        assert_eq!(queues.discard(&site, suspended, &resumed), Err(EINVAL));
+        assert_eq!(queues.count(), 1);
+        // Another's queue hangs, and the GPU is being reset.
+        let before = held(&fake);
+        fake.set_in_reset(true);
+        site.node.queues().stop().unwrap();
+        assert_eq!(queues.discard(&site, other, &resumed), Ok(()));
+        assert_eq!(queues.count(), 0);
+        assert!(!queues.are_off(&site) && held(&fake) == before);
+        fake.reset_hardware();
+        fake.set_in_reset(false);
+        site.node.queues().start().unwrap();
+        assert!(queues.are_off(&site));
+        assert_eq!(held(&fake), 0);
+    }
+
     /// Names one queue. Returns how many are suspended, and what is said of it.
     fn suspend(site: &FakeSite, queues: &Queues, id: QueueId) -> (u32, u32) {
         let mut ids = [id.raw()];
