@@ -3,7 +3,6 @@
  * bridge.h in terms of amdgpu: what checkpoints of a process, and who restores one, need of its
  * buffers.
  */
-#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
@@ -50,79 +49,44 @@ int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 
 
 void bridge_process_distrust_pages(struct bridge_process *process)
 {
-	struct amdkfd_process_info *info;
-
 	mutex_lock(&process->lock);
-	info = process->info;
-	if (info)
-		WRITE_ONCE(info->block_mmu_notifications, true);
+	process->distrusts = true;
 	mutex_unlock(&process->lock);
 }
 
-/* Under the notifiers' lock: what these show is looked at again. */
-static void look_again(const struct list_head *userptrs)
-{
-	struct kgd_mem *mem;
-
-	list_for_each_entry(mem, userptrs, validate_list)
-		mem->invalid++;
-}
-
 /*
- * Under the info's lock, so that no userptr comes meanwhile. amdgpu's own function
- * (amdgpu_amdkfd_criu_resume) takes those for good that were made and lost pages while nobody was
- * told, be it between two tries of its worker, and leaves a process that was not restored with an
- * eviction that nobody ends.
+ * amdgpu's own way (block_mmu_notifications, amdgpu_amdkfd_criu_resume) is not to be told of pages
+ * that go before RESUME. Of an invalidation that is under way then nobody would know: its begin was
+ * not counted, so that amdgpu finds the pages where they are about to go, and takes them for good.
+ * Here each counts, and stops the queues once more.
  *
- * The worker has the queues restored once. Returns whether that is for the caller: not if amdgpu
- * has stopped them as well, before it was told to tell nobody.
+ * The worker looks at each userptr that is not valid, as RESTORE's are from the begin, and those
+ * whose pages were not there so far. It has the queues restored once. Returns whether that is for
+ * the caller: not if amdgpu has stopped them as well.
+ *
+ * Without the info's lock, whose holder may be waiting for a program: a worker that has begun finds
+ * another number at its end, under the notifiers' lock, and begins anew.
  */
 static bool trust_pages(struct amdkfd_process_info *info)
 {
 	bool evicted;
 
 	mutex_lock(&info->notifier_lock);
-	look_again(&info->userptr_valid_list);
-	look_again(&info->userptr_inval_list);
-	/* A worker that has begun finds another number, and begins anew. */
 	evicted = info->evicted_bos++ != 0;
-	WRITE_ONCE(info->block_mmu_notifications, false);
 	mutex_unlock(&info->notifier_lock);
 	queue_delayed_work(system_freezable_wq, &info->restore_userptr_work, 0);
 	return !evicted;
 }
 
-/*
- * Takes the lock, or gives up after some 20 ms: its holder may be waiting for a program, and others
- * wait for our caller.
- */
-static bool lock_soon(struct mutex *lock)
-{
-	int tries = 20;
-
-	while (!mutex_trylock(lock)) {
-		if (!--tries)
-			return false;
-		usleep_range(500, 1000);
-	}
-	return true;
-}
-
 int bridge_process_trust_pages(struct bridge_process *process, bool *restores)
 {
-	struct amdkfd_process_info *info;
 	int ret = -EINVAL;
 
 	mutex_lock(&process->lock);
-	info = process->info;
-	/* It changes under process->lock only. */
-	if (info && READ_ONCE(info->block_mmu_notifications)) {
-		ret = -EBUSY;
-		if (lock_soon(&info->lock)) {
-			*restores = trust_pages(info);
-			mutex_unlock(&info->lock);
-			ret = 0;
-		}
+	if (process->info && process->distrusts) {
+		process->distrusts = false;
+		*restores = trust_pages(process->info);
+		ret = 0;
 	}
 	mutex_unlock(&process->lock);
 	return ret;

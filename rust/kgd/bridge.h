@@ -418,15 +418,14 @@ struct bridge_memory_facts {
 int bridge_memory_describe(struct kgd_mem *mem, struct bridge_memory_facts *out);
 /* A dma-buf of it, which nobody has a descriptor of yet. */
 int bridge_memory_export_file(struct kgd_mem *mem, struct file **out);
-/* bridge_memory_alloc, but no page that a userptr shows is looked at before they are trusted. */
+/* bridge_memory_alloc, but the pages that a userptr shows need not be there yet. */
 int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			  u32 flags, u64 *offset, struct kgd_mem **out);
 /*
- * What userptrs show is not there yet, and nobody is told if it goes: the process's queues have to
- * be off until it is trusted. trust: a worker of amdgpu's looks at all pages, and then has the
- * queues restored once: if @restores for the caller, else for an eviction of its own from before,
- * and the caller ends what it has begun itself; -EINVAL if they were trusted, or there is no VM;
- * -EBUSY if a call of the process's, which may be waiting for a program, is at its buffers.
+ * What userptrs show may not be there yet: the process's queues have to be off until it is trusted.
+ * trust: a worker of amdgpu's looks at all pages that it does not know, and then has the queues
+ * restored once: if @restores for the caller, else for an eviction of its own from before, and the
+ * caller ends what it has begun itself; -EINVAL if they were trusted, or there is no VM.
  */
 void bridge_process_distrust_pages(struct bridge_process *process);
 int bridge_process_trust_pages(struct bridge_process *process, bool *restores);

@@ -37,7 +37,7 @@ pub(crate) trait Checkpoints {
     fn is_mapped(&self, vm: &VmHandle, memory: &MemoryHandle) -> bool;
     /// A dma-buf of it.
     fn export_file(&self, memory: &MemoryHandle) -> Result<ARef<File>>;
-    /// As `alloc_memory`, but no page that the user's own memory shows is looked at before
+    /// As `alloc_memory`, but the pages that the user's own memory shows need not be there before
     /// `trust_pages`.
     fn restore_memory(
         &self,
@@ -47,12 +47,11 @@ pub(crate) trait Checkpoints {
         offset: u64,
         flags: u32,
     ) -> Result<NewMemory>;
-    /// What the process's own memory (`USERPTR`) shows is not there yet, and nobody is told if it
-    /// goes. The process's queues have to be off until it is trusted.
+    /// What the process's own memory (`USERPTR`) shows may not be there yet. The process's queues
+    /// have to be off until it is trusted.
     fn distrust_pages(&self, process: &ProcessHandle);
     /// A worker of amdgpu's looks at all those pages, and then has the queues restored once.
     /// Whether that is for the caller: else amdgpu has stopped them before, does it for that, and
-    /// the caller ends its own eviction. `EINVAL`: they are trusted, or the process has no VM;
-    /// `EBUSY`: a call of the process's, which may be waiting for a program, is at its buffers.
+    /// the caller ends its own eviction. `EINVAL`: they are trusted, or the process has no VM.
     fn trust_pages(&self, process: &ProcessHandle) -> Result<bool>;
 }

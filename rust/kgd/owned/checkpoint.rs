@@ -19,16 +19,15 @@ use kernel::{
 };
 
 impl MemoryContext {
-    /// What the process's own memory (`USERPTR`) shows is not there yet, and nobody is told if it
-    /// goes. The process's queues have to be off until it is trusted.
+    /// What the process's own memory (`USERPTR`) shows may not be there yet. The process's queues
+    /// have to be off until it is trusted.
     pub(crate) fn distrust_pages(&self) {
         self.kgd.distrust_pages(&self.raw);
     }
 
     /// amdgpu looks at all those pages, and then has the queues restored once. Whether that is for
     /// the caller: else it does so for an eviction of its own, and the caller has to end the one
-    /// that it has begun. `EINVAL`: they are trusted, or the process has no VM; `EBUSY`: a call of
-    /// the process's, which may be waiting for a program, is at its buffers.
+    /// that it has begun. `EINVAL`: they are trusted, or the process has no VM.
     pub(crate) fn trust_pages(&self) -> Result<bool> {
         self.kgd.trust_pages(&self.raw)
     }
@@ -42,8 +41,8 @@ impl Vm {
 }
 
 impl Memory {
-    /// As [`Memory::alloc`], but no page that the user's own memory shows is looked at before
-    /// [`MemoryContext::trust_pages`].
+    /// As [`Memory::alloc`], but the pages that the user's own memory shows need not be there
+    /// before [`MemoryContext::trust_pages`].
     pub(crate) fn restore(
         vm: Arc<Vm>,
         address: u64,

@@ -33,7 +33,6 @@ use crate::{
     },
     process::{
         debugger,
-        leaving::has_signal,
         memory,
         queues,
         Process,
@@ -71,16 +70,9 @@ use kernel::{
     alloc::KVVec,
     prelude::*,
     sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
     transmute::FromBytes,
     uaccess::UserSliceReader, //
 };
-
-/// How soon is looked again whether a call of the process's has left its buffers.
-const STEP: Delta = Delta::from_millis(1);
 
 /// A range of shared virtual memory that is to be restored, with its attributes, each a type and a
 /// value.
@@ -122,32 +114,19 @@ pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result
             Ok(())
         }
         Err(error) => {
-            let distrusts = made.undo();
-            drop(turn);
-            give_up(process, distrusts);
+            // What is left of an error here has been said.
+            let _ = match made.undo() {
+                true => trust_pages(process),
+                false => process.restore(),
+            };
             Err(error)
         }
     }
 }
 
-/// The queues of a process go on that could not be restored. Who is killed leaves them off, for
-/// whoever shares the address space to resume.
-fn give_up(process: &Process, distrusts: bool) {
-    if !distrusts {
-        // What is left of an error has been said.
-        let _ = process.restore();
-        return;
-    }
-    // Otherwise it has been done, or somebody has resumed the process meanwhile.
-    while trust_pages(process) == Err(EBUSY) && !is_killed() {
-        fsleep(STEP);
-    }
-}
-
 /// RESUME: a process that was restored gets its shared virtual memory, and goes on as soon as
 /// amdgpu has found the pages of its own that GPUs see. `ESRCH`: the caller knows no such process.
-/// `EINVAL`: it was not restored, or resumed already. `ERESTARTSYS`: a signal came while a call of
-/// the process's was at its buffers.
+/// `EINVAL`: it was not restored, or resumed already.
 pub(crate) fn resume(pid: u32) -> Result {
     let process = debugger::find(pid, false)?;
     let ranges = core::mem::take(&mut process.memory_lock().ranges);
@@ -157,23 +136,13 @@ pub(crate) fn resume(pid: u32) -> Result {
             range.give(&process, svm)?;
         }
     }
-    loop {
-        let turn = process.memory_lock();
-        keep_areas(&process)?;
-        match trust_pages(&process) {
-            Err(error) if error == EBUSY => drop(turn),
-            result => return result,
-        }
-        // That call may be waiting for a program.
-        if has_signal() {
-            return Err(ERESTARTSYS);
-        }
-        fsleep(STEP);
-    }
+    let _turn = process.memory_lock();
+    keep_areas(&process)?;
+    trust_pages(&process)
 }
 
 /// What the process's own memory shows is looked at, and then its queues go on. `EINVAL`: it was
-/// not restored, or somebody has done this. `EBUSY`: a call of the process's is at its buffers.
+/// not restored, or somebody has done this.
 fn trust_pages(process: &Process) -> Result {
     let context = process.context().ok_or(EINVAL)?;
     if !context.trust_pages()? {
@@ -228,7 +197,7 @@ impl SavedRange {
 struct Made<'a> {
     process: &'a Process,
     xnack: bool,
-    /// amdgpu tells nobody of pages that go.
+    /// What the process's own memory shows may not be there yet.
     distrusts: bool,
     buffers: KVVec<(&'a Arc<ProcessDevice>, u32)>,
     files: KVVec<NewFile>,
@@ -532,7 +501,7 @@ impl<'a> Made<'a> {
     }
 
     /// The process has no more than before, but for its VMs, and for buffers that are still in use.
-    /// Nothing of it is on a GPU. Whether amdgpu still tells nobody of pages that go.
+    /// Nothing of it is on a GPU. Whether what its own memory shows is distrusted.
     fn undo(self) -> bool {
         let process = self.process;
         for id in &self.queues {

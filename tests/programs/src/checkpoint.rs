@@ -81,8 +81,8 @@ pub struct How {
     /// its queues run any more.
     #[arg(long)]
     twice: bool,
-    /// Have RESUME wait for who has its buffers locked (hold_info.ko), and killed. Not for C, where
-    /// that cannot be.
+    /// Have a page go before RESUME, and that not wait for who has its buffers locked
+    /// (hold_info.ko). Not for C, which tells nobody, and waits.
     #[arg(long)]
     held: bool,
 }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! RESUME of a process while somebody has the lock of all its buffers, as a thread of its that
-//! waits for a program may (hold_info.ko).
+//! waits for a program may (hold_info.ko), and what goes of its memory before that.
 
+use crate::pressure::told;
 use crate::running::PATIENCE;
 use anyhow::{ensure, Context, Result};
-use kfd::{topology, Device, Kfd};
+use kfd::{topology, Device, Kfd, SmiEvent};
+use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd};
+use rustix::mm::{madvise, Advice};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -60,14 +64,42 @@ fn ends(child: &mut Child, patience: Duration) -> Result<bool> {
     Ok(true)
 }
 
-/// It waits, and can be killed.
-pub fn waits(render: &impl AsFd) -> Result<()> {
+/// It does not wait, but for that what `word` counts stands still. Then that goes on.
+pub fn waits_not(render: &impl AsFd, word: &AtomicU32) -> Result<()> {
     let held = Held::start(render)?;
     let mut beside = resume_from_beside()?;
-    ensure!(!ends(&mut beside, DOES_NOT)?, "RESUME did not wait");
-    beside.kill()?;
-    ensure!(ends(&mut beside, PATIENCE)?, "RESUME cannot be killed");
-    held.let_go()
+    let ended = ends(&mut beside, 4 * DOES_NOT)?;
+    let before = word.load(Ordering::Relaxed);
+    std::thread::sleep(DOES_NOT);
+    let after = word.load(Ordering::Relaxed);
+    held.let_go()?;
+    ensure!(ended, "RESUME waits for the lock");
+    let code = beside.wait()?.code();
+    ensure!(code == Some(0), "it came to {code:?}");
+    ensure!(
+        before == after,
+        "it runs while nobody can look at its memory"
+    );
+    Ok(())
+}
+
+/// A page of the process's own that a GPU knows goes before RESUME: that is an eviction of its own.
+pub fn goes(gpu_id: u32, page: u64) -> Result<()> {
+    let mut told = told(gpu_id)?;
+    // SAFETY: a page of the process's own, of which nobody has a reference.
+    unsafe { madvise(page as *mut _, 4096, Advice::LinuxDontNeed)? };
+    let trigger = uapi::KFD_QUEUE_EVICTION_TRIGGER_USERPTR.to_string();
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        let events = told.read(DOES_NOT)?;
+        let is_it = |event: &SmiEvent| {
+            event.name == "QUEUE_EVICTION" && event.text.split(' ').next_back() == Some(&trigger)
+        };
+        if events.iter().any(is_it) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("nobody is told of a page that goes before RESUME")
 }
 
 /// Of a process that was not restored it is refused at once.

@@ -139,9 +139,12 @@ pub fn from(file: &Path, how: &How) -> Result<()> {
         twice::refused(&kfd, &read.saved.checkpoint).context("before it is resumed")?;
     }
     if how.held {
-        held::waits(files.first().context("no GPU")?)?;
+        let gpu = read.saved.checkpoint.devices.first().context("no GPU")?;
+        held::goes(gpu.actual_gpu_id, places.ticks)?;
+        held::waits_not(files.first().context("no GPU")?, word(places.ticks))?;
+    } else {
+        kfd.resume(std::process::id()).context("RESUME")?;
     }
-    kfd.resume(std::process::id()).context("RESUME")?;
     println!("resumed twice: {}", outcome(kfd.resume(std::process::id())));
     ensure!(
         moves(|| word(places.ticks).load(Ordering::Relaxed)),
