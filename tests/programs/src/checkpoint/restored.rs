@@ -4,10 +4,12 @@
 
 use super::image::{is_exported, Read_};
 use super::{held, outcome, restore, ring, twice, How, SEED};
+use crate::raw::ioctl;
 use crate::running::{moves, pattern, say, PATIENCE};
 use crate::waves::GROUP;
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Kfd};
+use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::mm::{mmap, mmap_anonymous, MapFlags, ProtFlags};
@@ -385,6 +387,11 @@ pub fn is_balanced(kfd: &Arc<Kfd>) -> Result<bool> {
     let pid = std::process::id();
     let evicted = || -> Result<u64> {
         let file = format!("/sys/class/kfd/kfd/proc/{pid}/stats_{gpu_id}/evicted_ms");
+        let begin = Instant::now();
+        // It comes a moment after the VM.
+        while !Path::new(&file).exists() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         let text = std::fs::read_to_string(&file).with_context(|| file.clone())?;
         Ok(text.trim().parse()?)
     };
@@ -400,7 +407,14 @@ fn one_spoilt(file: &Path, spoil: Spoil, errno: i32) -> Result<()> {
     let mut read = Read_::read(file)?;
     own_memory(&read)?;
     let kfd = Kfd::open()?;
-    let _files = open_devices(&mut read)?;
+    let files = open_devices(&mut read)?;
+    let gpus: Vec<u32> = read
+        .saved
+        .checkpoint
+        .devices
+        .iter()
+        .map(|it| it.actual_gpu_id)
+        .collect();
     spoil(&mut read.saved.checkpoint);
     let error = restore(&kfd, &read.saved.checkpoint)
         .err()
@@ -416,7 +430,18 @@ fn one_spoilt(file: &Path, spoil: Spoil, errno: i32) -> Result<()> {
         left.1
     );
     kfd.unpause()?;
-    ensure!(is_balanced(&kfd)?, "its queues stay off");
+    // For what has no VM no time is counted.
+    for (gpu_id, file) in gpus.into_iter().zip(&files) {
+        let drm_fd = file.as_fd().as_raw_fd() as u32;
+        let mut args = uapi::kfd_ioctl_acquire_vm_args { drm_fd, gpu_id };
+        // It may have one.
+        let _ = ioctl(kfd.as_fd(), uapi::IOC_ACQUIRE_VM, &mut args);
+    }
+    // A worker of amdgpu's does that.
+    let begin = Instant::now();
+    while !is_balanced(&kfd)? {
+        ensure!(begin.elapsed() < PATIENCE, "its queues stay off");
+    }
     let resumed = kfd
         .resume(std::process::id())
         .err()
