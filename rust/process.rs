@@ -184,6 +184,8 @@ pub(crate) struct MemoryState {
     paused: bool,
     /// Shared virtual memory that is restored when the process is resumed.
     ranges: KVVec<checkpoint::SavedRange>,
+    /// A RESUME has taken them and is restoring them.
+    resumes: bool,
 }
 
 /// What a process has from its first VM on.
@@ -271,6 +273,7 @@ impl Process {
                 MemoryState {
                     paused: false,
                     ranges: KVVec::new(),
+                    resumes: false,
                 },
                 "amdkfd::Process::memory"
             ),

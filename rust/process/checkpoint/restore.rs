@@ -33,6 +33,7 @@ use crate::{
     },
     process::{
         debugger,
+        leaving::has_signal,
         memory,
         queues,
         Process,
@@ -70,9 +71,16 @@ use kernel::{
     alloc::KVVec,
     prelude::*,
     sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     transmute::FromBytes,
     uaccess::UserSliceReader, //
 };
+
+/// How soon is looked again whether another RESUME is over.
+const STEP: Delta = Delta::from_millis(1);
 
 /// A range of shared virtual memory that is to be restored, with its attributes, each a type and a
 /// value.
@@ -125,20 +133,46 @@ pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result
 }
 
 /// RESUME: a process that was restored gets its shared virtual memory, and goes on as soon as
-/// amdgpu has found the pages of its own that GPUs see. `ESRCH`: the caller knows no such process.
-/// `EINVAL`: it was not restored, or resumed already.
+/// amdgpu has found the pages of its own that GPUs see. After an error the next RESUME does all of
+/// that. `ESRCH`: the caller knows no such process. `EINVAL`: it was not restored, or resumed
+/// already. `ERESTARTSYS`: a signal came while another caller resumes it.
 pub(crate) fn resume(pid: u32) -> Result {
     let process = debugger::find(pid, false)?;
-    let ranges = core::mem::take(&mut process.memory_lock().ranges);
-    if !ranges.is_empty() {
-        let svm = process.make_svm()?;
-        for range in &ranges {
-            range.give(&process, svm)?;
-        }
+    let ranges = await_ranges(&process)?;
+    // Not under the lock: it may wait for a program.
+    let given = give_all(&process, &ranges);
+    let mut turn = process.memory_lock();
+    turn.resumes = false;
+    if let Err(error) = given {
+        turn.ranges = ranges;
+        return Err(error);
     }
-    let _turn = process.memory_lock();
     keep_areas(&process)?;
     trust_pages(&process)
+}
+
+/// The shared virtual memory that this RESUME is to restore: without it the queues of the process
+/// do not run, so that another RESUME waits here for the first. `ERESTARTSYS`: a signal came.
+fn await_ranges(process: &Process) -> Result<KVVec<SavedRange>> {
+    loop {
+        let mut turn = process.memory_lock();
+        if !core::mem::replace(&mut turn.resumes, true) {
+            return Ok(core::mem::take(&mut turn.ranges));
+        }
+        drop(turn);
+        if has_signal() {
+            return Err(ERESTARTSYS);
+        }
+        fsleep(STEP);
+    }
+}
+
+fn give_all(process: &Process, ranges: &[SavedRange]) -> Result {
+    if ranges.is_empty() {
+        return Ok(());
+    }
+    let svm = process.make_svm()?;
+    ranges.iter().try_for_each(|range| range.give(process, svm))
 }
 
 /// What the process's own memory shows is looked at, and then its queues go on. `EINVAL`: it was

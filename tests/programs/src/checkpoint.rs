@@ -85,6 +85,10 @@ pub struct How {
     /// (hold_info.ko). Not for C, which tells nobody, and waits.
     #[arg(long)]
     held: bool,
+    /// Have a page of shared virtual memory missing at first, so that RESUME is to be repeated. Not
+    /// for C, where what is repeated does nothing.
+    #[arg(long)]
+    late: bool,
 }
 
 /// Words that VRAM has.

@@ -5,6 +5,7 @@
 
 use crate::pressure::told;
 use crate::running::PATIENCE;
+use crate::svm::supply;
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Kfd, SmiEvent};
 use kfd_uapi as uapi;
@@ -12,6 +13,7 @@ use rustix::fd::{AsFd, AsRawFd};
 use rustix::mm::{madvise, Advice};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -100,6 +102,25 @@ pub fn goes(gpu_id: u32, page: u64) -> Result<()> {
         }
     }
     anyhow::bail!("nobody is told of a page that goes before RESUME")
+}
+
+/// While a page of shared virtual memory cannot be had that RESUME has to map, that is refused,
+/// each time anew: the queues do not run without. `area` is such memory.
+pub fn not_without(kfd: &Arc<Kfd>, area: u64) -> Result<()> {
+    const PAGE: usize = 4096;
+    // SAFETY: a page of the process's own, of which nobody has a reference.
+    unsafe { madvise(area as *mut _, PAGE, Advice::LinuxDontNeed)? };
+    let missing = supply::expect([area, PAGE as u64])?;
+    for time in ["first", "second"] {
+        let came = kfd.resume(std::process::id()).err();
+        let errno = came.and_then(|error| error.errno()).map(|it| it.raw());
+        ensure!(
+            errno == Some(nix::libc::EFAULT),
+            "the {time} RESUME came to {errno:?}"
+        );
+    }
+    supply::bring(&missing, area, &[0; PAGE / 4])?;
+    Ok(kfd.resume(std::process::id())?)
 }
 
 /// Of a process that was not restored it is refused at once.

@@ -114,6 +114,10 @@ pub fn from(file: &Path, how: &How) -> Result<()> {
     if how.renamed {
         rename(&mut read);
     }
+    if how.late {
+        // Without retries RESUME maps all that GPUs see.
+        put(&mut read.saved.checkpoint, 4, 0);
+    }
     own_memory(&read)?;
     let kfd = Kfd::open()?;
     let files = open_devices(&mut read)?;
@@ -144,6 +148,9 @@ pub fn from(file: &Path, how: &How) -> Result<()> {
         let gpu = read.saved.checkpoint.devices.first().context("no GPU")?;
         held::goes(gpu.actual_gpu_id, places.ticks)?;
         held::waits_not(files.first().context("no GPU")?, word(places.ticks))?;
+    } else if how.late {
+        let (area, _) = read.saved.own.first().context("no memory of its own")?;
+        held::not_without(&kfd, *area).context("RESUME")?;
     } else {
         kfd.resume(std::process::id()).context("RESUME")?;
     }
