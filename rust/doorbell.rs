@@ -103,7 +103,15 @@ impl ProcessDoorbells {
 
     /// Takes a doorbell for a compute queue. `EBUSY`: all are taken.
     pub(crate) fn take(&self) -> Result<DoorbellSlot> {
-        let id = Slots::take(self.ids.clone()).ok_or(EBUSY)?;
+        self.slot(Slots::take(self.ids.clone()).ok_or(EBUSY)?)
+    }
+
+    /// Takes that one. `EINVAL`: it is taken, or not for compute queues.
+    pub(crate) fn take_at(&self, id: usize) -> Result<DoorbellSlot> {
+        self.slot(Slots::take_at(self.ids.clone(), id).ok_or(EINVAL)?)
+    }
+
+    fn slot(&self, id: SlotGuard<Arc<Ids>, { COUNT / 64 }>) -> Result<DoorbellSlot> {
         let index = self.index(id.index())?;
         let _gauge = TAKEN.hold();
         Ok(DoorbellSlot { id, index, _gauge })

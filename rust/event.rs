@@ -10,6 +10,7 @@
 
 mod latch;
 mod page;
+mod saved;
 mod signal_page;
 mod table;
 mod wait;
@@ -17,6 +18,7 @@ mod waits;
 
 pub(crate) use latch::Mode;
 pub(crate) use page::Hint;
+pub(crate) use saved::SavedEvent;
 pub(crate) use signal_page::SignalPage;
 pub(crate) use table::EVENTS;
 pub(crate) use wait::{
@@ -92,6 +94,8 @@ impl_has_work! {
 struct Inner {
     tables: Tables,
     page: Option<SignalPage>,
+    /// The handle of the buffer that it is.
+    page_handle: u64,
     /// Slots of the signal page, and so signal events that the process can have.
     slots: u32,
     waits: Waits,
@@ -105,6 +109,7 @@ impl Events {
         let inner = Inner {
             tables: Tables::new(),
             page: None,
+            page_handle: 0,
             slots: 0,
             waits: Waits::new(),
             late: false,
@@ -173,14 +178,15 @@ impl Events {
         Ok(())
     }
 
-    /// Takes the user's buffer as signal page. `EINVAL` if there is a page already.
-    pub(crate) fn set_page(&self, page: SignalPage) -> Result {
+    /// Takes the user's buffer of that handle as signal page. `EINVAL` if there is a page already.
+    pub(crate) fn set_page(&self, page: SignalPage, handle: u64) -> Result {
         let mut inner = self.inner.lock();
         if inner.page.is_some() {
             drop(inner);
             return Err(EINVAL);
         }
         inner.slots = page.slots();
+        inner.page_handle = handle;
         inner.page = Some(page);
         Ok(())
     }
@@ -305,7 +311,10 @@ impl Events {
     pub(crate) fn shut_down(&self) {
         // The lock is let go after each chunk. Nobody begins to wait any more.
         let mut chunks = 0..;
-        while chunks.next().is_some_and(|chunk| self.inner.lock().waits.break_chunk(chunk)) {}
+        while chunks
+            .next()
+            .is_some_and(|chunk| self.inner.lock().waits.break_chunk(chunk))
+        {}
     }
 }
 
@@ -421,7 +430,7 @@ impl Events {
     /// No events, and a signal page of `slots` slots.
     pub(crate) fn with_page(slots: u32) -> Result<Arc<Self>> {
         let events = Self::new()?;
-        events.set_page(SignalPage::of_test(slots)?)?;
+        events.set_page(SignalPage::of_test(slots)?, 0)?;
         Ok(events)
     }
 

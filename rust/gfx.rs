@@ -223,6 +223,15 @@ pub(crate) struct SavedWaves {
     pub(crate) wave_state_offset: u32,
 }
 
+impl SavedWaves {
+    /// The first word of the control stack that is in use, at most `words`. What lies before it may
+    /// be another queue's.
+    pub(crate) fn first_word(&self, words: usize) -> usize {
+        let offset = self.control_stack_offset.min(self.control_stack_size);
+        (offset as usize / size_of::<u32>()).min(words)
+    }
+}
+
 /// Everything about a compute queue that its MQD says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComputeQueue {
@@ -280,6 +289,11 @@ pub(crate) trait MqdFormat: Sync {
     fn stride(&self, control_stack: u32) -> usize;
     /// Writes a new compute queue, whatever was there before.
     fn compute(&self, words: &dyn Words, at: XccMqd, queue: &ComputeQueue);
+    /// Takes over into the descriptor of a new compute queue what `saved` has of another one's,
+    /// which somebody has brought: it may say anything. `xccs` is how many the node has.
+    fn take_over(&self, words: &dyn Words, queue: &ComputeQueue, saved: &[u32], xccs: u32);
+    /// The XCC that executes the packets of a PM4 queue, of which `saved` is a descriptor.
+    fn target_xcc(&self, saved: &[u32]) -> u8;
     /// Writes what UPDATE_QUEUE can change of a queue that is off the hardware.
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue);
     /// Restricts a queue that is off the hardware to some compute units.
@@ -335,6 +349,9 @@ pub(crate) trait SdmaFormat: Sync {
     fn bytes(&self) -> usize;
     /// Writes a new queue into cleared memory, or what UPDATE_QUEUE changed into an old descriptor.
     fn encode(&self, words: &dyn Words, queue: &SdmaQueue);
+    /// Takes over into the descriptor of a new queue what `saved` has of another one's, which
+    /// somebody has brought: it may say anything.
+    fn take_over(&self, words: &dyn Words, saved: &[u32]);
     /// Says which VMID a queue has that the driver itself loads, and into which of the device's
     /// engines: [`SdmaFormat::encode`] names that by its number within the node.
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid, engine: u32);

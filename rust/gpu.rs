@@ -77,8 +77,10 @@ use watch::WatchPoints;
 pub(crate) trait Sink: Send + Sync {
     /// Lets the process know of an interrupt. Legal in a hard interrupt.
     fn deliver(&self, interrupt: Interrupt);
-    /// From now on interrupts for `pasid` go to `events`, until what is returned is dropped.
-    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Registration>;
+    /// From now on interrupts for `pasid` go to a process's events, until what is returned is
+    /// dropped. The number is what the process calls the node.
+    fn register(&self, pasid: Pasid, user: (Arc<Events>, Arc<Atomic<u32>>))
+        -> Result<Registration>;
     /// Lets the process know that a queue of it was reset, and what that worked on is lost.
     fn queue_was_reset(&self, pasid: Pasid);
 }
@@ -521,7 +523,7 @@ pub(crate) struct NoSink;
 impl Sink for NoSink {
     fn deliver(&self, _: Interrupt) {}
 
-    fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Registration> {
+    fn register(&self, _: Pasid, _: (Arc<Events>, Arc<Atomic<u32>>)) -> Result<Registration> {
         Err(ENODEV)
     }
 

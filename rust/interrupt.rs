@@ -21,10 +21,7 @@ use crate::{
         Registration,
         Sink, //
     },
-    ids::{
-        GpuId,
-        Pasid, //
-    },
+    ids::Pasid,
     kgd::PciName,
     linux::{
         backlog::{
@@ -46,6 +43,10 @@ use kernel::{
     new_work,
     prelude::*,
     sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         Arc,
         ArcBorrow, //
     },
@@ -57,7 +58,6 @@ pub(crate) struct Interrupts {
     /// The processes that use the node, by the pasid of their VM there.
     recipients: Arc<RcuTable<Recipient>>,
     faults: Arc<Faults>,
-    gpu: GpuId,
     /// The device.
     name: PciName,
     /// Whether a memory fault takes its process off, and is told: see
@@ -71,21 +71,17 @@ pub(crate) struct Interrupts {
 struct Recipient {
     /// Of its process.
     events: Arc<Events>,
+    /// What the process calls the node.
+    gpu_id: Arc<Atomic<u32>>,
     exceptions: Exceptions,
 }
 
 impl Interrupts {
-    /// Nobody yet. `gpu` is the node's name, `name` its device's, and its waves send so many bits.
-    pub(crate) fn new(
-        gpu: GpuId,
-        name: PciName,
-        evict_on_fault: bool,
-        message_bits: u32,
-    ) -> Result<Self> {
+    /// Nobody yet. `name` is the device's, and its waves send so many bits.
+    pub(crate) fn new(name: PciName, evict_on_fault: bool, message_bits: u32) -> Result<Self> {
         Ok(Self {
             recipients: RcuTable::new()?,
-            faults: Faults::new(gpu, new_work!("amdkfd::Faults"))?,
-            gpu,
+            faults: Faults::new((), new_work!("amdkfd::Faults"))?,
             name,
             evict_on_fault,
             message_bits,
@@ -115,9 +111,14 @@ impl Interrupts {
 }
 
 impl Sink for Interrupts {
-    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Registration> {
+    fn register(
+        &self,
+        pasid: Pasid,
+        (events, gpu_id): (Arc<Events>, Arc<Atomic<u32>>),
+    ) -> Result<Registration> {
         let recipient = Recipient {
             events,
+            gpu_id,
             exceptions: Exceptions::new(self.name)?,
         };
         let recipient = Arc::new(recipient, GFP_KERNEL)?;
@@ -174,13 +175,13 @@ impl Sink for Interrupts {
     }
 
     fn queue_was_reset(&self, pasid: Pasid) {
-        let reset = HwException {
-            reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
-            memory_lost: 1,
-            gpu_id: self.gpu.raw(),
-            ..HwException::default()
-        };
         let _notified: Option<()> = self.recipients.with(pasid.raw(), |recipient| {
+            let reset = HwException {
+                reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
+                memory_lost: 1,
+                gpu_id: recipient.gpu_id.load(Relaxed),
+                ..HwException::default()
+            };
             let queue = process::interrupt_queue();
             recipient.events.hw_exception(reset, queue);
         });
@@ -204,8 +205,7 @@ const MAX_FAULTS: usize = 32;
 type Faults = Backlog<Fault, MAX_FAULTS>;
 
 impl Deferred for Fault {
-    /// The node.
-    type Context = GpuId;
+    type Context = ();
 
     /// A process has one at a time: its first, which stops its queues.
     #[inline]
@@ -219,7 +219,7 @@ impl Deferred for Fault {
     }
 
     /// Takes the process off the GPU, where it would fault for ever, and tells it why.
-    fn handle(self, gpu: &GpuId) {
+    fn handle(self, (): &()) {
         let told = process::with_pasid(self.pasid, |process, device| {
             device.add_fault();
             if let Ok(task) = device.vm_task() {
@@ -230,7 +230,7 @@ impl Deferred for Fault {
             }
             let exception = MemoryException {
                 va: self.va,
-                gpu_id: gpu.raw(),
+                gpu_id: device.user_id(),
                 not_present: self.not_present.into(),
                 read_only: self.read_only.into(),
                 ..MemoryException::default()
@@ -281,7 +281,14 @@ mod tests {
     }
 
     fn for_tests() -> Interrupts {
-        Interrupts::new(GpuId::new(1).unwrap(), PciName::default(), true, 24).unwrap()
+        Interrupts::new(PciName::default(), true, 24).unwrap()
+    }
+
+    fn register(interrupts: &Interrupts, pasid: Pasid, events: &Arc<Events>) -> Registration {
+        let gpu_id = Arc::new(Atomic::new(1), GFP_KERNEL).unwrap();
+        interrupts
+            .register(pasid, (events.clone(), gpu_id))
+            .unwrap()
     }
 
     #[test]
@@ -290,7 +297,7 @@ mod tests {
         let events = Events::with_page(256).unwrap();
         let pasids = [7, 8].map(|pasid| Pasid::new(pasid).unwrap());
         // Both of one process.
-        let registered = pasids.map(|pasid| interrupts.register(pasid, events.clone()).unwrap());
+        let registered = pasids.map(|pasid| register(&interrupts, pasid, &events));
         let place = |pasid: Pasid| {
             let place =
                 |recipient: ArcBorrow<'_, Recipient>| (&raw const recipient.exceptions).addr();
@@ -307,7 +314,7 @@ mod tests {
         let interrupts = for_tests();
         let events = Events::with_page(256).unwrap();
         let pasid = Pasid::new(0x8001).unwrap();
-        let entry = interrupts.register(pasid, events.clone()).unwrap();
+        let entry = register(&interrupts, pasid, &events);
         let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, crate::event::Mode::Auto);
         let id = id.unwrap().id;
         let age = |events: &Events| events.age(id);
@@ -337,7 +344,7 @@ mod tests {
         let interrupts = for_tests();
         let events = Events::with_page(256).unwrap();
         let pasid = Pasid::new(0x8003).unwrap();
-        let entry = interrupts.register(pasid, events.clone()).unwrap();
+        let entry = register(&interrupts, pasid, &events);
         let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, crate::event::Mode::Auto);
         let id = id.unwrap().id;
         events.write_slot(id, id.into());

@@ -12,6 +12,7 @@
 //! - The answer goes back even when the handler fails.
 //! - A file works only for the thread group that opened it.
 
+mod checkpoint;
 mod debug;
 mod event;
 mod memory;
@@ -40,7 +41,6 @@ use crate::{
 use core::cell::Cell;
 use kernel::{
     ioctl::_IOC_SIZE,
-    pr_info_once,
     prelude::*,
     uaccess::{
         UserPtr,
@@ -100,7 +100,7 @@ const fn check(place: usize, number: u32, command: u32, bytes: usize) {
 }
 
 /// Declares the table. `built` names a handler, `array` one whose structure is followed by as many
-/// 64-bit words as the user passed, `unbuilt` the error of an ioctl that is not there.
+/// 64-bit words as the user passed, `retired` the error of one that is not there any more.
 macro_rules! kfd_ioctls {
     ($($number:literal $name:ident($command:ident, $args:ty, $caller:ident)
         $kind:ident $answer:expr;)*) => {
@@ -133,11 +133,6 @@ macro_rules! kfd_ioctls {
         let handler: fn(&Call<'_>, &mut $args, &mut [u64]) -> Result = $handler;
         let (args, array) = uapi::view_with_array($words)?;
         handler($call, args, array)
-    }};
-    (@unbuilt $name:ident, $args:ty, $errno:expr, $call:ident, $words:ident) => {{
-        let _ = ($call, $words);
-        pr_info_once!("{} is not supported yet\n", stringify!($name));
-        Err($errno)
     }};
     (@retired $name:ident, $args:ty, $errno:expr, $call:ident, $words:ident) => {{
         let _ = ($call, $words);
@@ -233,7 +228,7 @@ kfd_ioctls! {
     0x21 SET_XNACK_MODE(AMDKFD_IOC_SET_XNACK_MODE, kfd_ioctl_set_xnack_mode_args, Opener)
         built process::set_xnack_mode;
     0x22 CRIU_OP(AMDKFD_IOC_CRIU_OP, kfd_ioctl_criu_args, Checkpointer)
-        unbuilt EINVAL;
+        built checkpoint::criu_op;
     0x23 AVAILABLE_MEMORY(AMDKFD_IOC_AVAILABLE_MEMORY, kfd_ioctl_get_available_memory_args, Opener)
         built memory::get_available_memory;
     0x24 EXPORT_DMABUF(AMDKFD_IOC_EXPORT_DMABUF, kfd_ioctl_export_dmabuf_args, Opener)

@@ -29,7 +29,7 @@ use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
-
+mod checkpoint;
 mod device_pages;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod fake;
@@ -44,6 +44,10 @@ pub(crate) use bindings::{
     bridge_partition as Partition,
     bridge_register as Register,
     bridge_tile_config as TileConfig, //
+};
+pub(crate) use checkpoint::{
+    Checkpoints,
+    MemoryFacts, //
 };
 pub(crate) use device_pages::{
     CopyPage,
@@ -613,6 +617,7 @@ pub(crate) trait Kgd:
     + KernelMemory
     + Vms
     + ProcessMemory
+    + Checkpoints
     + SharedMemory
     + DeviceMemory
     + Hardware
@@ -628,6 +633,7 @@ impl<T> Kgd for T where
         + KernelMemory
         + Vms
         + ProcessMemory
+        + Checkpoints
         + SharedMemory
         + DeviceMemory
         + Hardware

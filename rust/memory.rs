@@ -28,6 +28,7 @@ use crate::{
     },
 };
 use kernel::{
+    alloc::KVVec,
     new_mutex,
     prelude::*,
     sync::{
@@ -43,7 +44,10 @@ use request::{
     BufferRequest,
     Source, //
 };
-use table::HandleTable;
+use table::{
+    HandleTable,
+    TablePlace, //
+};
 
 /// Buffers that user space has handles of, of all processes.
 pub(crate) static BUFFERS: Gauge = Gauge::new();
@@ -57,6 +61,23 @@ enum Owner {
     /// amdgpu has failed to free it. It keeps its pages in place no more: all that can be done with
     /// it is to free it.
     Ending(Memory),
+    /// The same of what the kernel has used.
+    EndingShared(Arc<Memory>),
+}
+
+impl Owner {
+    /// Frees the memory, or keeps it: `EBUSY`, it is mapped to a GPU, or amdgpu has failed.
+    fn free(self) -> Result<(), (Error, Self)> {
+        match self {
+            Owner::Table(memory) | Owner::Ending(memory) => match memory.free() {
+                Ok(_) => Ok(()),
+                Err((EBUSY, memory)) => Err((EBUSY, Owner::Table(memory))),
+                Err((error, memory)) => Err((error, Owner::Ending(memory))),
+            },
+            Owner::Shared(memory) | Owner::EndingShared(memory) => Memory::free_shared(memory)
+                .map_err(|(error, memory)| (error, Owner::EndingShared(memory))),
+        }
+    }
 }
 
 /// A buffer that user space has a handle of.
@@ -70,13 +91,13 @@ impl Buffer {
     fn memory(&self) -> &Memory {
         match &self.owner {
             Owner::Table(memory) | Owner::Ending(memory) => memory,
-            Owner::Shared(memory) => memory,
+            Owner::Shared(memory) | Owner::EndingShared(memory) => memory,
         }
     }
 
     /// Whether it is good for anything but to be freed.
     fn is_usable(&self) -> bool {
-        !matches!(self.owner, Owner::Ending(_))
+        !matches!(self.owner, Owner::Ending(_) | Owner::EndingShared(_))
     }
 }
 
@@ -112,7 +133,29 @@ impl Buffers {
     ) -> Result<(u32, R)> {
         let mut table = self.table.lock();
         let place = table.reserve()?;
-        let memory = make()?;
+        Ok(self.fill(&mut table, (place, request), make()?, read))
+    }
+
+    /// The same with a given number. `ENOMEM`: another buffer has it, or it is too large.
+    pub(crate) fn insert_at<R>(
+        &self,
+        number: u32,
+        request: BufferRequest,
+        make: impl FnOnce() -> Result<Memory>,
+        read: impl FnOnce(&Memory) -> R,
+    ) -> Result<R> {
+        let mut table = self.table.lock();
+        let place = table.reserve_at(number)?;
+        Ok(self.fill(&mut table, (place, request), make()?, read).1)
+    }
+
+    fn fill<R>(
+        &self,
+        table: &mut HandleTable<Buffer>,
+        (place, request): (TablePlace, BufferRequest),
+        memory: Memory,
+        read: impl FnOnce(&Memory) -> R,
+    ) -> (u32, R) {
         let answer = read(&memory);
         self.vram.fetch_add(request.vram_bytes(), Relaxed);
         let buffer = Buffer {
@@ -120,7 +163,44 @@ impl Buffers {
             request,
             _held: BUFFERS.hold(),
         };
-        Ok((table.fill(place, buffer), answer))
+        (table.fill(place, buffer), answer)
+    }
+
+    /// The numbers of all buffers.
+    pub(crate) fn numbers(&self) -> Result<KVVec<u32>> {
+        let table = self.table.lock();
+        let mut numbers = KVVec::with_capacity(table.iter().count(), GFP_KERNEL)?;
+        for (number, _) in table.numbered() {
+            numbers.push(number, GFP_KERNEL)?;
+        }
+        Ok(numbers)
+    }
+
+    /// Unmaps a buffer from these VMs and frees it, whoever uses it: it was made a moment ago, and
+    /// nothing of the process is on a GPU. If amdgpu does neither, for a queue's sake that is not
+    /// gone yet or for a signal's, the buffer stays until the user frees it, or the process ends.
+    pub(crate) fn discard<'a>(&self, number: u32, vms: impl Iterator<Item = &'a Arc<Vm>>) {
+        let mut table = self.table.lock();
+        let Some((place, buffer)) = table.take(number) else {
+            return;
+        };
+        let mut unmapped = true;
+        for vm in vms {
+            // `EINVAL`: it was not mapped there.
+            unmapped &= matches!(vm.unmap(buffer.memory()), Ok(()) | Err(EINVAL));
+        }
+        let freed = match unmapped {
+            true => buffer.owner.free(),
+            false => Err((EBUSY, buffer.owner)),
+        };
+        match freed {
+            Ok(()) => {
+                self.vram.fetch_sub(buffer.request.vram_bytes(), Relaxed);
+            }
+            Err((_, owner)) => {
+                table.fill(place, Buffer { owner, ..buffer });
+            }
+        }
     }
 
     /// Calls `action` with a buffer's memory, under the lock. `missing`: there is no such buffer.
@@ -158,19 +238,20 @@ impl Buffers {
         let _ = table.get(handle).ok_or(EINVAL)?;
         before()?;
         let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
-        let (error, owner) = match buffer.owner {
-            Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
-            Owner::Table(memory) | Owner::Ending(memory) => match memory.free() {
-                Ok(_) => {
-                    self.vram.fetch_sub(buffer.request.vram_bytes(), Relaxed);
-                    return Ok(());
-                }
-                Err((EBUSY, memory)) => (EBUSY, Owner::Table(memory)),
-                Err((error, memory)) => (error, Owner::Ending(memory)),
-            },
+        let freed = match buffer.owner {
+            Owner::Shared(memory) => Err((EPERM, Owner::Shared(memory))),
+            owner => owner.free(),
         };
-        table.fill(place, Buffer { owner, ..buffer });
-        Err(error)
+        match freed {
+            Ok(()) => {
+                self.vram.fetch_sub(buffer.request.vram_bytes(), Relaxed);
+                Ok(())
+            }
+            Err((error, owner)) => {
+                table.fill(place, Buffer { owner, ..buffer });
+                Err(error)
+            }
+        }
     }
 
     /// A buffer for the kernel to use: from now on it stays until the process ends. `EINVAL`: there
@@ -193,7 +274,7 @@ impl Buffers {
         let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
         let memory = match buffer.owner {
             Owner::Table(memory) | Owner::Ending(memory) => Arc::from(shared.write(memory)),
-            Owner::Shared(memory) => memory,
+            Owner::Shared(memory) | Owner::EndingShared(memory) => memory,
         };
         let owner = Owner::Shared(memory.clone());
         table.fill(place, Buffer { owner, ..buffer });
@@ -265,6 +346,65 @@ mod tests {
         assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
         assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
         assert_eq!(buffers.free(handle, || Ok(())), Err(EINVAL));
+    }
+
+    #[test]
+    fn a_buffer_of_a_given_number_is_discarded_with_all_that_uses_it() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let request = BufferRequest {
+            address: 0x10000,
+            size: 8192,
+            flags: VRAM,
+        };
+        let make = || Memory::alloc(vm.clone(), request.address, request.size, 0, VRAM);
+        assert_eq!(buffers.insert_at(3, request, make, |_| 7), Ok(7));
+        assert_eq!(buffers.insert_at(3, request, make, |_| 7), Err(ENOMEM));
+        assert_eq!((fake.live().memories, buffers.vram_usage()), (1, 8192));
+        assert_eq!(buffers.numbers().unwrap()[..], [3]);
+        buffers.with(3, EINVAL, |memory| vm.map(memory)).unwrap();
+        drop(buffers.share(3, 4096).unwrap());
+        assert_eq!(buffers.free(3, || Ok(())), Err(EPERM));
+        buffers.discard(3, [&vm].into_iter());
+        buffers.discard(3, [&vm].into_iter());
+        assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_discarded_is_freed_later() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let mapped = || {
+            let handle = add(&buffers, &vm, VRAM);
+            buffers.with(handle, EINVAL, |it| vm.map(it)).unwrap();
+            handle
+        };
+        let left = || (fake.live().memories, buffers.vram_usage());
+        // A queue uses it that is not gone yet: the user's, when that is.
+        let handle = mapped();
+        fake.keep_mapped();
+        buffers.discard(handle, [&vm].into_iter());
+        assert_eq!(buffers.free(handle, || Ok(())), Err(EBUSY));
+        buffers.with(handle, EINVAL, |it| vm.unmap(it)).unwrap();
+        assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
+        // A signal, and what the kernel no longer uses.
+        let (handle, page) = (mapped(), mapped());
+        drop(buffers.share(page, 4096).unwrap());
+        for number in [handle, page] {
+            fake.interrupt_free();
+            buffers.discard(number, [&vm].into_iter());
+            assert_eq!(buffers.with(number, ENOMEM, |it| vm.map(it)), Err(ENOMEM));
+        }
+        assert_eq!((left(), buffers.numbers().unwrap().len()), ((2, 16384), 2));
+        assert_eq!(buffers.free(page, || Ok(())), Ok(()));
+        // And at the end of the process.
+        let page = mapped();
+        drop(buffers.share(page, 4096).unwrap());
+        fake.keep_mapped();
+        buffers.discard(page, [&vm].into_iter());
+        assert_eq!(left(), (2, 16384));
+        buffers.clear(|| [&vm].into_iter());
+        assert_eq!(left(), (0, 0));
     }
 
     #[test]

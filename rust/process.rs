@@ -16,6 +16,7 @@
 //! and `mmap` take neither.
 
 pub(crate) mod apertures;
+pub(crate) mod checkpoint;
 pub(crate) mod debug;
 pub(crate) mod debugger;
 pub(crate) mod device;
@@ -41,6 +42,7 @@ pub(crate) mod wave_state;
 use debugger::Debugging;
 pub(crate) use device::ProcessDevice;
 use devices::Devices;
+use registry::open_context;
 pub(crate) use registry::{
     all,
     count_performance,
@@ -55,7 +57,6 @@ pub(crate) use registry::{
     with_pasid,
     Processes, //
 };
-use registry::open_context;
 
 use crate::{
     event::Events,
@@ -109,6 +110,7 @@ use ends::Ending;
 use eviction::Evictor;
 use files::ProcessFiles;
 use kernel::{
+    alloc::KVVec,
     fmt,
     fs::LocalFile,
     mm::{
@@ -176,8 +178,15 @@ struct Inner {
     xnack: bool,
 }
 
-/// What `Process::memory` protects: turns, and nothing else.
-pub(crate) struct MemoryState;
+/// What `Process::memory` protects, beside turns.
+pub(crate) struct MemoryState {
+    /// The queues are off for a checkpoint (PROCESS_INFO).
+    paused: bool,
+    /// Shared virtual memory that is restored when the process is resumed.
+    ranges: KVVec<checkpoint::SavedRange>,
+    /// A RESUME has taken them and is restoring them.
+    resumes: bool,
+}
 
 /// What a process has from its first VM on.
 struct ComputeState {
@@ -260,7 +269,14 @@ impl Process {
         let process = try_pin_init!(Self {
             events,
             compute: SetOnce::new(),
-            memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
+            memory <- new_mutex!(
+                MemoryState {
+                    paused: false,
+                    ranges: KVVec::new(),
+                    resumes: false,
+                },
+                "amdkfd::Process::memory"
+            ),
             svm: SetOnce::new(),
             telling <- new_mutex!((), "amdkfd::Process::telling"),
             errands <- Errands::new(),
@@ -285,11 +301,12 @@ impl Process {
         DeferredArc::new(registry.teardown(), process)
     }
 
-    /// The device of this name. `EINVAL` if there is none, or the process may not use it.
+    /// The device that the process calls so. `EINVAL` if there is none, or the process may not use
+    /// it.
     pub(crate) fn device(&self, gpu_id: u32) -> Result<&Arc<ProcessDevice>> {
         self.devices()
             .iter()
-            .find(|device| device.gpu_id().raw() == gpu_id)
+            .find(|device| device.user_id() == gpu_id)
             .ok_or(EINVAL)
     }
 
@@ -410,6 +427,11 @@ impl Process {
         // CAST: a number that is no file's is found out here.
         LocalFile::fget(drm_fd as u32).map_err(|_| EINVAL)?;
         let _turn = self.memory.lock();
+        self.acquire_vm_locked(device, drm_fd)
+    }
+
+    /// The same of a file, under `memory`.
+    fn acquire_vm_locked(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
         if let Ok(vm) = device.vm() {
             return if vm.is_file(drm_fd) {
                 Ok(())
@@ -481,6 +503,11 @@ impl Process {
                 postponed,
             });
         }
+    }
+
+    /// The id of its thread group, as itself sees it.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// What tells it from all others.

@@ -21,6 +21,7 @@
 mod device;
 mod new;
 pub(crate) mod properties;
+mod saved;
 
 pub(crate) use device::{
     await_obedience,
@@ -33,6 +34,10 @@ pub(crate) use new::{
     mapped,
     Given,
     NewQueue, //
+};
+pub(crate) use saved::{
+    QueueIdentity,
+    SavedQueue, //
 };
 
 use crate::{
@@ -142,7 +147,9 @@ pub(crate) struct Queue {
     /// The user's buffers. The first is the ring; UPDATE_QUEUE may bring another.
     buffers: QueueBuffers,
     /// Its save area, if that is shared virtual memory.
-    _saved: Option<PinnedPages>,
+    saved: Option<PinnedPages>,
+    /// It was restored, and its save area is not kept yet: that is no buffer.
+    awaits_area: bool,
     _counted: QueueCount,
     _gauge: Held,
     id: SlotGuard<Arc<QueueIds>, { MAX_IDS / 64 }>,

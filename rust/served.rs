@@ -183,7 +183,7 @@ fn listed(facts: &GpuFacts) -> impl Iterator<Item = u32> + '_ {
 fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
     let facts = gpu.facts();
     let evicts = !facts.no_queue_eviction_on_vm_fault;
-    let interrupts = Interrupts::new(id, facts.pci_name(), evicts, gpu.message_bits())?;
+    let interrupts = Interrupts::new(facts.pci_name(), evicts, gpu.message_bits())?;
     Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
 }
 

@@ -51,8 +51,7 @@ use core::fmt::{
 use inbox::Inbox;
 use kernel::{
     alloc::kvec::PushError,
-    new_poll_condvar,
-    new_work,
+    new_poll_condvar, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -108,6 +107,13 @@ impl Trigger {
     /// Pages of shared virtual memory are taken away.
     pub(crate) const SVM: Self =
         Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_TRIGGER_SVM);
+
+    /// A checkpoint of the process is to be made.
+    pub(crate) const CHECKPOINT: Self =
+        Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_CRIU_CHECKPOINT);
+    /// It is restored of one.
+    pub(crate) const RESTORE: Self =
+        Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_CRIU_RESTORE);
 
     /// As amdgpu says.
     pub(crate) const fn from_raw(trigger: u32) -> Self {

@@ -31,6 +31,7 @@ mod pin;
 mod ranges;
 mod region;
 mod restore;
+mod saved;
 mod set;
 mod show;
 pub(crate) mod sleep;
@@ -39,13 +40,15 @@ mod told;
 
 pub(crate) use attributes::{
     Attribute,
-    Common, //
+    Common,
+    MAX_GPUS, //
 };
 pub(crate) use fault::Fault;
 pub(crate) use granule::GRANULES;
 pub(crate) use pages::Pages;
 pub(crate) use pin::Pin as PinnedPages;
 pub(crate) use region::REGIONS;
+pub(crate) use saved::Stated;
 pub(crate) use told::{
     Counters,
     Subject, //
@@ -75,8 +78,7 @@ use crate::{
 };
 use attributes::{
     Attributes,
-    GpuSet,
-    MAX_GPUS, //
+    GpuSet, //
 };
 use granule::Granule;
 use kernel::{

@@ -189,6 +189,20 @@ unsafe impl AsBytes for kfd_queue_snapshot_entry {}
 // SAFETY: Seven 64-bit integers and eighteen 32-bit ones, as above.
 unsafe impl AsBytes for kfd_dbg_device_info_entry {}
 
+const _: () = {
+    assert!(size_of::<kfd_criu_device_bucket>() == 2 * size_of::<u64>());
+    assert!(size_of::<kfd_criu_bo_bucket>() == 6 * size_of::<u64>());
+};
+
+// SAFETY: Four 32-bit integers: there is no padding (see the size above).
+unsafe impl AsBytes for kfd_criu_device_bucket {}
+// SAFETY: As above.
+unsafe impl FromBytes for kfd_criu_device_bucket {}
+// SAFETY: Four 64-bit integers and four 32-bit ones, as above.
+unsafe impl AsBytes for kfd_criu_bo_bucket {}
+// SAFETY: As above.
+unsafe impl FromBytes for kfd_criu_bo_bucket {}
+
 /// One event of WAIT_EVENTS as the user describes it: `struct kfd_event_data`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

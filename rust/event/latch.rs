@@ -38,6 +38,20 @@ impl Latch {
         }
     }
 
+    /// The same, which may be signalled already.
+    pub(crate) const fn restored(mode: Mode, signalled: bool) -> Self {
+        Self {
+            age: Self::NEVER,
+            signalled,
+            mode,
+        }
+    }
+
+    /// Whether a signal is kept.
+    pub(crate) const fn is_signalled(&self) -> bool {
+        self.signalled
+    }
+
     /// How many signals there were, plus one.
     pub(crate) const fn age(&self) -> u64 {
         self.age

@@ -57,7 +57,7 @@ pub(super) enum EventKind {
     /// `KFD_IOC_EVENT_MEMORY`: an access failed.
     Memory(MemoryException),
     /// A type that the ABI reserves and nothing raises.
-    Other,
+    Other(u32),
 }
 
 impl EventKind {
@@ -68,7 +68,18 @@ impl EventKind {
             crate::uapi::KFD_IOC_EVENT_DEBUG_EVENT => Self::Debug,
             crate::uapi::KFD_IOC_EVENT_HW_EXCEPTION => Self::HwException(HwException::default()),
             crate::uapi::KFD_IOC_EVENT_MEMORY => Self::Memory(MemoryException::default()),
-            _ => Self::Other,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The `event_type` that CREATE_EVENT has made it of.
+    pub(super) fn event_type(&self) -> u32 {
+        match self {
+            Self::Signal => crate::uapi::KFD_IOC_EVENT_SIGNAL,
+            Self::Debug => crate::uapi::KFD_IOC_EVENT_DEBUG_EVENT,
+            Self::HwException(_) => crate::uapi::KFD_IOC_EVENT_HW_EXCEPTION,
+            Self::Memory(_) => crate::uapi::KFD_IOC_EVENT_MEMORY,
+            Self::Other(other) => *other,
         }
     }
 
@@ -221,6 +232,32 @@ impl<const BASE: u32> EventTable<BASE> {
         }
         // CAST: The index is below 4096.
         Ok(BASE + index as u32)
+    }
+
+    /// Puts `event` at that id. `Exhausted`: it is taken, or there is no such id.
+    pub(super) fn insert_at(&mut self, event: Event, id: u32) -> Result<(), TableFull> {
+        let index = id.wrapping_sub(BASE) as usize;
+        if index >= CHUNKS * CHUNK {
+            return Err(TableFull::Exhausted);
+        }
+        let chunks = self.chunks.len();
+        let Some(chunk) = self.chunks.get_mut(index / CHUNK) else {
+            let list = match chunks < self.chunks.capacity() {
+                true => 0,
+                false => (2 * chunks).max(FEW),
+            };
+            return Err(TableFull::NeedsRoom { list });
+        };
+        let bit = 1 << (index % CHUNK);
+        let Chunk { taken, events } = &mut **chunk;
+        match events.get_mut(index % CHUNK) {
+            Some(place) if *taken & bit == 0 => {
+                *taken |= bit;
+                *place = Some(event);
+                Ok(())
+            }
+            _ => Err(TableFull::Exhausted),
+        }
     }
 
     /// The event with this id.
@@ -384,6 +421,25 @@ mod tests {
         assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 3));
         assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 70));
         assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 100));
+    }
+
+    #[test]
+    fn an_id_can_be_given() {
+        let mut table = table(1);
+        assert_eq!(table.insert_at(event(), FIRST_OTHER_ID + 2), Ok(()));
+        let again = table.insert_at(event(), FIRST_OTHER_ID + 2);
+        assert_eq!(again, Err(TableFull::Exhausted));
+        let beyond = table.insert_at(event(), FIRST_OTHER_ID + 64);
+        assert!(matches!(beyond, Err(TableFull::NeedsRoom { .. })));
+        for id in [0, FIRST_OTHER_ID - 1, FIRST_OTHER_ID + 4096, u32::MAX] {
+            assert_eq!(table.insert_at(event(), id), Err(TableFull::Exhausted));
+        }
+        for id in [0, 1, 3] {
+            assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + id));
+        }
+        let mut signals = grown::<0>(1);
+        assert_eq!(signals.insert_at(event(), 0), Err(TableFull::Exhausted));
+        assert_eq!(signals.insert_at(event(), 1), Ok(()));
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Inner {
         let (last_age, has_detail) = match event.kind {
             EventKind::Signal => (age, age != 0),
             EventKind::Memory(_) | EventKind::HwException(_) => (0, true),
-            EventKind::Debug | EventKind::Other => (0, false),
+            EventKind::Debug | EventKind::Other(_) => (0, false),
         };
         Ok(Seen {
             last_age,
@@ -198,7 +198,7 @@ impl Inner {
             EventKind::Memory(data) => EventDetail::Memory(data),
             EventKind::HwException(data) => EventDetail::HwException(data),
             EventKind::Signal if seen.last_age != 0 => EventDetail::Age(event.latch.age()),
-            EventKind::Signal | EventKind::Debug | EventKind::Other => EventDetail::None,
+            EventKind::Signal | EventKind::Debug | EventKind::Other(_) => EventDetail::None,
         })
     }
 }

@@ -7,13 +7,12 @@ use crate::{
     event::{
         Mode,
         Outcome,
-        SignalPage,
         WaitRequest, //
     },
-    kgd::KernelMapping,
     linux::wait::Timeout,
+    memory::Handle,
     mmap::MmapTarget,
-    process::Process,
+    process::memory,
     uapi::*, //
 };
 use kernel::prelude::*;
@@ -27,7 +26,8 @@ const INFINITE: u32 = u32::MAX;
 /// handle.
 pub(super) fn create_event(call: &Call<'_>, args: &mut kfd_ioctl_create_event_args) -> Result {
     if args.event_page_offset != 0 {
-        take_signal_page(call.process, args.event_page_offset)?;
+        let _turn = call.process.memory_lock();
+        memory::take_signal_page(call.process, Handle::from_raw(args.event_page_offset))?;
     }
     args.event_page_offset = 0;
     let mode = if args.auto_reset != 0 {
@@ -43,21 +43,6 @@ pub(super) fn create_event(call: &Call<'_>, args: &mut kfd_ioctl_create_event_ar
         args.event_slot_index = event.id;
     }
     Ok(())
-}
-
-/// Makes a buffer of the process's its signal page. The upper half of a handle names the GPU.
-fn take_signal_page(process: &Process, handle: u64) -> Result {
-    let _memory = process.memory_lock();
-    if process.events().has_page() {
-        return Err(EINVAL);
-    }
-    // CAST: The halves of the handle.
-    let device = process.device((handle >> 32) as u32)?;
-    device.vm()?;
-    let buffer = device.buffers().share(handle as u32, SignalPage::BYTES)?;
-    process
-        .events()
-        .set_page(SignalPage::buffer(KernelMapping::new(buffer)?)?)
 }
 
 /// DESTROY_EVENT.

@@ -10,18 +10,13 @@ use crate::{
         trace, //
     },
     memory::{
-        request::{
-            BufferRequest,
-            Source, //
-        },
+        request::BufferRequest,
         Handle, //
     },
     mmap::MmapTarget,
     process::{
-        doorbells,
         memory,
-        Process,
-        ProcessDevice, //
+        Process, //
     },
     svm::{
         self,
@@ -61,10 +56,7 @@ pub(super) fn alloc_memory_of_gpu(
         return Err(EINVAL);
     }
     device.vm()?;
-    if !request.is_of_one_kind() {
-        return Err(EINVAL);
-    }
-    let offset = source_offset(device, &request, args.mmap_offset)?;
+    let offset = memory::source_offset(device, &request, args.mmap_offset)?;
     let (handle, offset) = memory::alloc(device, request, offset)?;
     args.handle = handle.raw();
     args.mmap_offset = match request.shows_registers() {
@@ -87,20 +79,6 @@ fn check_ranges(process: &Process, request: &BufferRequest, shown: u64) -> Resul
         return Err(errno::address_in_use());
     }
     Ok(())
-}
-
-/// What a new buffer shows: an address of the user's (`given`), or one on the GPU's bus.
-fn source_offset(device: &ProcessDevice, request: &BufferRequest, given: u64) -> Result<u64> {
-    match request.source() {
-        Source::Memory => Ok(given),
-        Source::Doorbells if request.size != doorbells::bytes(device) as u64 => Err(EINVAL),
-        Source::Doorbells => doorbells::physical_address(device),
-        Source::Registers if request.size != PAGE_SIZE as u64 => Err(EINVAL),
-        Source::Registers => match device.node().facts().mmio_remap_address {
-            0 => Err(ENOMEM),
-            address => Ok(address),
-        },
-    }
 }
 
 /// FREE_MEMORY_OF_GPU.
@@ -266,7 +244,7 @@ pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args, words: &mut [u
 /// The place of the GPU of that id among the process's.
 fn place_of(process: &Process, gpu_id: u32) -> Option<usize> {
     let mut devices = process.devices().iter();
-    devices.position(|device| device.gpu_id().raw() == gpu_id)
+    devices.position(|device| device.user_id() == gpu_id)
 }
 
 fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
@@ -306,7 +284,7 @@ fn get_svm(process: &Process, pages: Option<Pages>, words: &mut [u64]) -> Result
     })?;
     let gpu_id = |place: usize| {
         let device = process.devices().get(place)?;
-        Some(device.gpu_id().raw())
+        Some(device.user_id())
     };
     for word in words {
         let (kind, value) = svm_attribute(*word);

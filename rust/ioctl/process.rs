@@ -12,7 +12,6 @@ use crate::{
         device::{
             TrapHandler, //
         },
-        xnack_is_a_choice,
         ProcessDevice, //
     },
     topology,
@@ -200,22 +199,11 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
     }
     // A queue that is being made has read the mode, and is not seen yet. Nobody else changes it.
     let _turn = call.process.memory_lock();
-    let before = call.process.alive()?.xnack();
+    drop(call.process.alive()?);
     if call.process.has_queues() {
         return Err(EBUSY);
     }
-    let wanted = args.xnack_enabled != 0;
-    let possible =
-        |device: &ProcessDevice| xnack_is_a_choice(device.node()) || !device.node().facts().noretry;
-    if wanted && !before && !call.process.devices().iter().all(|device| possible(device)) {
-        return Err(EPERM);
-    }
-    if let Some(svm) = call.process.svm() {
-        svm.set_xnack(wanted)?;
-    }
-    // Not before: evictions, of whatever process, wait for who holds this.
-    call.process.alive()?.set_xnack(wanted);
-    Ok(())
+    call.process.choose_xnack(args.xnack_enabled != 0)
 }
 
 /// RUNTIME_ENABLE: the runtime says where a debugger finds it, and whether waves keep dispatch

@@ -31,10 +31,8 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The highest address that `access_ok` lets pass (`TASK_SIZE_MAX` with four-level page tables;
-/// with five, a ring up there would be beyond the GPU's 48 bits).
 fn user_limit() -> Result<UserVa> {
-    UserVa::new((1 << 47) - 4096).ok_or(EINVAL)
+    UserVa::new(QueueProperties::USER_LIMIT).ok_or(EINVAL)
 }
 
 fn refused(refusal: Refusal) -> Error {

@@ -6,6 +6,7 @@
 //! Every call passes pointers that came from the same bridge: the device pointer is valid until
 //! `kgd2kfd_device_exit` returns, and a handle names a live object until it is consumed.
 
+mod checkpoint;
 mod shared;
 mod slots;
 pub(crate) mod vram;

@@ -618,7 +618,7 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	return ret;
 }
 
-static bool is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
+bool bridge_memory_is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	struct kfd_mem_attachment *entry;
 	bool mapped = false;
@@ -636,7 +636,7 @@ int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
 	 * Whoever says that it was unmapped there is a user. Nobody maps it meanwhile: the caller's
 	 * table of buffers is locked.
 	 */
-	if (is_mapped(vm, mem))
+	if (bridge_memory_is_mapped(vm, mem))
 		return 0;
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_dmaunmap_mem)(mem, vm->drm_priv);
 }

@@ -13,6 +13,7 @@
 
 struct amdgpu_device;			/* amdgpu's device; opaque here */
 struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
+struct file;
 struct mm_struct;
 struct pci_dev;
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
@@ -400,9 +401,34 @@ int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int f
 			 u64 *size, u64 *mmap_offset, struct kgd_mem **out);
 /* Returns a file descriptor. */
 int bridge_memory_export(struct kgd_mem *mem, u32 flags);
+/* Whether it is mapped into that VM. */
+bool bridge_memory_is_mapped(struct bridge_vm *vm, struct kgd_mem *mem);
 u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition);
 /* What amdgpu says of the memory that all processes may have, as text. Returns how much of it. */
 size_t bridge_memory_limits(char *text, size_t size);
+
+/* Checkpoints (CRIU_OP). What a buffer is: */
+struct bridge_memory_facts {
+	u64 address;
+	u64 size;		/* of its memory: a ring of AQL packets is mapped twice in a row */
+	u64 mmap_offset;	/* on the DRM file */
+	u64 user_address;	/* what a userptr shows */
+	u32 flags;		/* KFD_IOC_ALLOC_MEM_FLAGS_* */
+};
+int bridge_memory_describe(struct kgd_mem *mem, struct bridge_memory_facts *out);
+/* A dma-buf of it, which nobody has a descriptor of yet. */
+int bridge_memory_export_file(struct kgd_mem *mem, struct file **out);
+/* bridge_memory_alloc, but the pages that a userptr shows need not be there yet. */
+int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
+			  u32 flags, u64 *offset, struct kgd_mem **out);
+/*
+ * What userptrs show may not be there yet: the process's queues have to be off until it is trusted.
+ * trust: a worker of amdgpu's looks at all pages that it does not know, and then has the queues
+ * restored once: if @restores for the caller, else for an eviction of its own from before, and the
+ * caller ends what it has begun itself; -EINVAL if they were trusted, or there is no VM.
+ */
+void bridge_process_distrust_pages(struct bridge_process *process);
+int bridge_process_trust_pages(struct bridge_process *process, bool *restores);
 
 struct bridge_dmabuf_info {
 	struct amdgpu_device *adev;

@@ -26,6 +26,7 @@ struct bridge_process {
 	struct mutex lock;			/* of the acquire and release of VMs */
 	struct mutex sharing;			/* of imports and ends of dma-bufs */
 	unsigned int vms;			/* that are acquired; they keep info */
+	bool distrusts;				/* what userptrs show may not be there yet */
 	struct mm_struct *mm;			/* kept as a name: it may have ended */
 	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
 	union {

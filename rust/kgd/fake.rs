@@ -4,6 +4,7 @@
 //! are bookkeeping. It counts what is out, so that a test can see that everything came back, and
 //! refuses what amdgpu refuses.
 
+mod checkpoint;
 mod power;
 mod shared;
 mod slots;
@@ -23,6 +24,7 @@ use super::{
     KernelMemory,
     LocalMemory,
     MemoryContext,
+    MemoryFacts,
     MemoryHandle,
     NewEntries,
     NewMemory,
@@ -105,6 +107,8 @@ pub(crate) struct Live {
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,
     interrupts_free: bool,
+    /// A buffer stays mapped.
+    keeps_mapped: bool,
     /// The firmware's scheduler does not take its queue.
     refuses_hiq: bool,
     /// The user wants processes kept apart.
@@ -124,6 +128,8 @@ pub(crate) struct Live {
     pub(crate) copy_resets: u32,
     has_large: bool,
     pub(crate) folio: Folio,
+    /// Whether pages of the user's own may not be there yet.
+    distrusts: bool,
     /// Addresses of watch points.
     pub(crate) watched: [u64; 4],
     /// Bit n: waves were given n units of time to end by themselves. 0: as long as usual.
@@ -183,6 +189,7 @@ struct FakeBuffer {
     bo: Bo,
     /// VMs that it is mapped in.
     mapped: u32,
+    facts: MemoryFacts,
 }
 
 /// The facts of a small gfx9.4.3: one XCC, one partition.
@@ -272,18 +279,6 @@ impl Fake {
             next_gpu_va: 0,
             ..*self.live.lock()
         }
-    }
-
-    /// A copy queue stays in slot `queue` of `engine`; it can be reset.
-    pub(crate) fn set_stuck_copy(
-        &self,
-        (engine, queue): (u32, u32),
-        doorbell: u32,
-        resettable: bool,
-    ) {
-        let mut live = self.live.lock();
-        live.stuck_copy = Some((engine, queue, doorbell));
-        live.resettable = resettable;
     }
 
     /// The firmware's scheduler does this from now on; before, nothing.
@@ -542,13 +537,21 @@ impl ProcessMemory for Fake {
     fn alloc_memory(
         &self,
         _vm: &VmHandle,
-        _address: u64,
+        address: u64,
         size: u64,
         offset: u64,
-        _flags: u32,
+        flags: u32,
     ) -> Result<NewMemory> {
         let bo = new_bo(usize::try_from(size)?)?;
-        let memory = MemoryHandle(own(FakeBuffer { bo, mapped: 0 })?);
+        let facts = MemoryFacts {
+            address,
+            size,
+            flags,
+            mmap_offset: offset,
+            user_address: offset,
+        };
+        let mapped = 0;
+        let memory = MemoryHandle(own(FakeBuffer { bo, mapped, facts })?);
         self.live.lock().memories += 1;
         Ok(NewMemory {
             memory,
@@ -582,6 +585,9 @@ impl ProcessMemory for Fake {
     }
 
     fn unmap_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
+        if core::mem::take(&mut self.live.lock().keeps_mapped) {
+            return Err(EBUSY);
+        }
         let _live = self.live.lock();
         // SAFETY: the owner's; `live` keeps others out.
         let buffer = unsafe { buffer(memory) };

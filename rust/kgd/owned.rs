@@ -27,7 +27,8 @@ use super::{
     RawKernelBo,
     TlbFlush,
     VmHandle,
-    VmTask, //
+    VmTask,
+    MAX_QUEUE_BUFFERS, //
 };
 use crate::ids::{
     DoorbellIndex,
@@ -465,6 +466,8 @@ pub(crate) struct Memory {
     place: (u64, u64),
     /// It was imported or exported: the process may have its memory by another handle, too.
     may_have_another: Atomic<bool>,
+    /// It has been freed: only its reference to the VM is left to give back.
+    is_freed: bool,
 }
 
 impl Memory {
@@ -495,6 +498,7 @@ impl Memory {
             size: new.size,
             place,
             may_have_another: Atomic::new(may_have_another),
+            is_freed: false,
         }
     }
 
@@ -509,19 +513,33 @@ impl Memory {
     }
 
     /// Frees it and returns the bytes of VRAM that came back; hands it back if it is still mapped.
-    pub(crate) fn free(self) -> Result<u64, (Error, Self)> {
+    pub(crate) fn free(mut self) -> Result<u64, (Error, Self)> {
         match self.try_free() {
             Ok(freed) => {
-                let mut this = ManuallyDrop::new(self);
-                // SAFETY: `this` is never dropped nor used again; the handle is consumed above,
-                // only its reference to the VM is left to give back.
-                unsafe { core::ptr::drop_in_place(&mut this.vm) };
+                self.is_freed = true;
                 Ok(freed)
             }
             Err(error) => Err((error, self)),
         }
     }
 
+    /// Frees what the kernel has used, or hands it back. If somebody has it still, the last one
+    /// frees it.
+    pub(crate) fn free_shared(this: Arc<Self>) -> Result<(), (Error, Arc<Self>)> {
+        let Some(this) = Arc::into_unique_or_drop(this) else {
+            return Ok(());
+        };
+        let mut this = Pin::into_inner(this);
+        match this.try_free() {
+            Ok(_) => {
+                this.is_freed = true;
+                Ok(())
+            }
+            Err(error) => Err((error, this.into())),
+        }
+    }
+
+    /// With `is_freed` this is never called again.
     fn try_free(&self) -> Result<u64> {
         let another = self.may_have_another.load(Relaxed);
         self.vm.kgd.free_memory(&self.vm.raw, &self.raw, another)
@@ -541,6 +559,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.is_freed {
+            return;
+        }
         if let Err(error) = self.try_free() {
             let (name, pid, bytes) = (self.vm.pci_name(), self.vm.task().pid, self.size);
             gpu_err!(
@@ -601,7 +622,17 @@ impl QueueBuffers {
         Ok(Self { vm, buffers })
     }
 
-    /// Exchanges the first buffer for the first of `other`, of the same VM.
+    /// The same without a first one: what is wanted stands behind it.
+    pub(crate) fn get_others(vm: Arc<Vm>, wanted: &[QueueBuffer]) -> Result<Self> {
+        if wanted.len() >= MAX_QUEUE_BUFFERS {
+            return Err(EINVAL);
+        }
+        let mut others = Self::get(vm, wanted)?;
+        others.buffers.rotate_right(1);
+        Ok(others)
+    }
+
+    /// Exchanges the first buffer, if there is one, for the first of `other`, of the same VM.
     pub(crate) fn swap_first(&mut self, other: &mut Self) {
         let ([mine, ..], [theirs, ..]) = (&mut self.buffers, &mut other.buffers);
         core::mem::swap(mine, theirs);
@@ -652,6 +683,7 @@ impl Drop for PowerGuard {
     }
 }
 
+mod checkpoint;
 mod shared;
 mod tests;
 

@@ -4,17 +4,15 @@
 //!
 //! Core-only.
 
-use crate::ids::GpuId;
-
 /// A buffer's name: `gpu_id` in the upper half, in the lower the number (`MAKE_HANDLE` in C). What
 /// a user passes may name nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle(u64);
 
 impl Handle {
-    /// Buffer `index` of a GPU.
-    pub(crate) const fn new(gpu: GpuId, index: u32) -> Self {
-        Self((gpu.raw() as u64) << 32 | index as u64)
+    /// Buffer `index` of the GPU that the process calls so.
+    pub(crate) const fn new(gpu_id: u32, index: u32) -> Self {
+        Self((gpu_id as u64) << 32 | index as u64)
     }
 
     /// As a user passes it.
@@ -47,8 +45,7 @@ mod tests {
 
     #[test]
     fn a_handle_is_what_c_makes_of_it() {
-        let handle = GpuId::new(35969).map(|gpu| Handle::new(gpu, 7));
-        assert_eq!(handle.map(Handle::raw), Some(35969 << 32 | 7));
+        assert_eq!(Handle::new(35969, 7).raw(), 35969 << 32 | 7);
     }
 
     #[test]

@@ -80,6 +80,16 @@ impl BufferRequest {
         self.has(flag::VRAM) && self.has(flag::PUBLIC)
     }
 
+    /// It is memory that others can be given: VRAM, or the system's.
+    pub(crate) const fn is_exported(&self) -> bool {
+        self.has(flag::VRAM | flag::GTT)
+    }
+
+    /// It is a ring of AQL packets that is mapped twice in a row.
+    pub(crate) const fn is_doubled(&self) -> bool {
+        self.has(flag::AQL_QUEUE_MEM)
+    }
+
     /// It is the user's own memory.
     pub(crate) const fn is_user_memory(&self) -> bool {
         self.has(flag::USERPTR)

@@ -18,6 +18,9 @@ impl<T> HandleTable<T> {
     /// Numbers that a handle can carry.
     const MAX: usize = i32::MAX as usize;
 
+    /// Numbers that somebody may give: the memory for all below is taken.
+    pub(super) const MOST_GIVEN: usize = 1 << 20;
+
     /// Nothing.
     pub(super) fn new() -> Self {
         Self {
@@ -40,6 +43,20 @@ impl<T> HandleTable<T> {
             self.places.push(None, GFP_KERNEL)?;
         }
         self.first_free = index;
+        Ok(TablePlace(index))
+    }
+
+    /// Finds the memory for that place. `ENOMEM`: it is not free, or beyond [`Self::MOST_GIVEN`].
+    pub(super) fn reserve_at(&mut self, number: u32) -> Result<TablePlace> {
+        let index = number as usize;
+        if index >= Self::MOST_GIVEN || matches!(self.places.get(index), Some(Some(_))) {
+            return Err(ENOMEM);
+        }
+        let missing = (index + 1).saturating_sub(self.places.len());
+        self.places.reserve(missing, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..missing {
+            self.places.push(None, GFP_KERNEL_ACCOUNT)?;
+        }
         Ok(TablePlace(index))
     }
 
@@ -68,6 +85,13 @@ impl<T> HandleTable<T> {
     /// All things.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
+    }
+
+    /// The same with their numbers.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
+        let places = self.places.iter().enumerate();
+        // CAST: less than `MAX`.
+        places.filter_map(|(index, place)| Some((index as u32, place.as_ref()?)))
     }
 }
 
@@ -102,6 +126,23 @@ mod tests {
         assert_eq!(add(&mut table, 'a'), 0);
         assert!(table.get(1).is_none() && table.get(u32::MAX).is_none());
         assert!(table.take(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_number_can_be_given() {
+        let mut table = HandleTable::new();
+        let place = table.reserve_at(5).unwrap();
+        assert_eq!(table.fill(place, 'a'), 5);
+        assert_eq!(table.reserve_at(5).err(), Some(ENOMEM));
+        for number in [HandleTable::<char>::MOST_GIVEN as u32, u32::MAX] {
+            assert_eq!(table.reserve_at(number).err(), Some(ENOMEM));
+        }
+        assert_eq!(['b', 'c'].map(|thing| add(&mut table, thing)), [0, 1]);
+        let place = table.reserve_at(3).unwrap();
+        assert_eq!(table.fill(place, 'd'), 3);
+        assert!(table
+            .numbered()
+            .eq([(0, &'b'), (1, &'c'), (3, &'d'), (5, &'a')]));
     }
 
     #[test]

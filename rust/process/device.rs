@@ -174,6 +174,8 @@ pub(crate) struct ProcessDevice {
     precise: Atomic<bool>,
     /// How often its waves touched memory that they may not.
     faults: Atomic<u64>,
+    /// What the process calls the GPU: one that was restored may have known another one before.
+    user_id: Arc<Atomic<u32>>,
     unflushed: Unflushed,
     #[pin]
     tensor_limit: TensorLimit,
@@ -199,6 +201,7 @@ impl ProcessDevice {
             precise: Atomic::new(false),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
+            user_id: Arc::new(Atomic::new(node.id().raw()), GFP_KERNEL)?,
             unflushed: Unflushed::new(),
             tensor_limit <- TensorLimit::new(node.clone()),
             shared_counters: Arc::new(Counters::new(), GFP_KERNEL)?,
@@ -216,6 +219,16 @@ impl ProcessDevice {
     /// The GPU's name.
     pub(crate) fn gpu_id(&self) -> GpuId {
         self.node.id()
+    }
+
+    /// What the process calls the GPU, where it names one: in ioctls, handles, and events.
+    pub(crate) fn user_id(&self) -> u32 {
+        self.user_id.load(Relaxed)
+    }
+
+    /// From now on it calls the GPU so.
+    pub(super) fn set_user_id(&self, id: u32) {
+        self.user_id.store(id, Relaxed);
     }
 
     /// Whether it has forgotten what was unmapped from it.
@@ -293,7 +306,8 @@ impl ProcessDevice {
             .map(|code| TrapMemory::new(vm, self.apertures.trap, code))
             .transpose()?;
         let name = PasidName::new(vm.pasid(), process)?;
-        let interrupts = self.node.sink().register(vm.pasid(), events.clone())?;
+        let user = (events.clone(), self.user_id.clone());
+        let interrupts = self.node.sink().register(vm.pasid(), user)?;
         let AcquiredVm { vm, since, power } = unfinished.take().ok_or(ENODEV)?;
         self.vm.populate(DeviceVm {
             _interrupts: interrupts,

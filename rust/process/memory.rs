@@ -4,25 +4,32 @@
 //! its GPUs.
 
 use super::{
+    doorbells,
     leaving::has_signal,
     Process,
     ProcessDevice, //
 };
 use crate::{
+    event::SignalPage,
     kgd::{
         gpu_err,
+        KernelMapping,
         Memory,
         TlbFlush,
         Vm, //
     },
     linux::ratelimit::may_complain,
     memory::{
-        request::BufferRequest,
+        request::{
+            BufferRequest,
+            Source, //
+        },
         Handle, //
     },
     svm::Pages,
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::atomic::{
         ordering::Relaxed,
@@ -46,7 +53,43 @@ pub(crate) fn alloc(
     let (index, offset) = device
         .buffers()
         .insert(request, make, Memory::mmap_offset)?;
-    Ok((Handle::new(device.gpu_id(), index), offset))
+    Ok((Handle::new(device.user_id(), index), offset))
+}
+
+/// What a new buffer shows: an address of the user's (`given`), or one on the GPU's bus. `EINVAL`:
+/// it is of several kinds, or not as large as what it shows.
+pub(crate) fn source_offset(
+    device: &ProcessDevice,
+    request: &BufferRequest,
+    given: u64,
+) -> Result<u64> {
+    if !request.is_of_one_kind() {
+        return Err(EINVAL);
+    }
+    match request.source() {
+        Source::Memory => Ok(given),
+        Source::Doorbells if request.size != doorbells::bytes(device) as u64 => Err(EINVAL),
+        Source::Doorbells => doorbells::physical_address(device),
+        Source::Registers if request.size != PAGE_SIZE as u64 => Err(EINVAL),
+        Source::Registers => match device.node().facts().mmio_remap_address {
+            0 => Err(ENOMEM),
+            address => Ok(address),
+        },
+    }
+}
+
+/// Makes a buffer the process's signal page. The caller holds the process's memory lock. `EINVAL`:
+/// there is one already, or that is no such buffer.
+pub(crate) fn take_signal_page(process: &Process, handle: Handle) -> Result {
+    if process.events().has_page() {
+        return Err(EINVAL);
+    }
+    let device = process.device(handle.gpu_id())?;
+    device.vm()?;
+    let buffers = device.buffers();
+    let buffer = buffers.share(handle.index(), SignalPage::BYTES)?;
+    let page = SignalPage::buffer(KernelMapping::new(buffer)?)?;
+    process.events().set_page(page, handle.raw())
 }
 
 /// Imports a dma-buf at a GPU virtual address.
@@ -56,7 +99,7 @@ pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Ha
     let (index, ()) = device
         .buffers()
         .insert(BufferRequest::imported(address), make, |_| ())?;
-    Ok(Handle::new(device.gpu_id(), index))
+    Ok(Handle::new(device.user_id(), index))
 }
 
 /// Frees a buffer. `ERESTARTSYS`: a signal came while a GPU of the process's was being reset.

@@ -269,7 +269,7 @@ impl Process {
             self.lose_queues();
         }
         for device in self.devices_on(gpu) {
-            self.notify_reset(device.gpu_id().raw(), cause);
+            self.notify_reset(device.user_id(), cause);
         }
     }
 

@@ -43,7 +43,8 @@ use crate::{
             QueueSettings,
         },
         Given,
-        NewQueue, //
+        NewQueue,
+        SavedQueue, //
     },
     sched::{
         node::ActiveProcess,
@@ -86,6 +87,29 @@ pub(crate) fn create(
             return Err(EINVAL);
         }
     }
+    make(process, device, properties, None)
+}
+
+/// Makes a queue of a checkpoint again. The caller holds the process's memory lock. `EINVAL`: it
+/// does not fit this GPU; `ENOSPC`, `EINVAL` or `EBUSY`: its name, its doorbell, or its slot of a
+/// copy engine is another queue's.
+pub(super) fn restore(
+    process: &Process,
+    device: &Arc<ProcessDevice>,
+    properties: &QueueProperties,
+    saved: &SavedQueue<'_>,
+) -> Result {
+    device.vm()?;
+    make(process, device, properties, Some(saved)).map(drop)
+}
+
+/// Makes a queue, new or `saved`, on a GPU where the process has a VM. Its memory lock is held.
+fn make(
+    process: &Process,
+    device: &Arc<ProcessDevice>,
+    properties: &QueueProperties,
+    saved: Option<&SavedQueue<'_>>,
+) -> Result<CreatedQueue> {
     let doorbells = device.queues().doorbells(&**device)?;
     // Only the end of the process changes this count meanwhile: `memory_lock` is held.
     let present = device.queues().count();
@@ -95,6 +119,7 @@ pub(crate) fn create(
         ids: process.queue_ids()?,
         trap_handler: device.trap_handler().tba != 0,
         svm: process.svm().zip(process.place_of(device)),
+        saved,
     };
     let new = NewQueue::make(&**device, properties, given)?;
     let created = CreatedQueue {
@@ -181,12 +206,31 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
 /// The same of a queue that is not suspended; of one that is, `EAGAIN`.
 fn destroy_now(process: &Process, id: u32) -> Result {
     let _turn = process.memory_lock();
+    destroy_locked(process, id)
+}
+
+/// The same under the process's memory lock.
+fn destroy_locked(process: &Process, id: u32) -> Result {
     let id = QueueId::new(id).ok_or(EINVAL)?;
+    end(process, id, |device| device.queues().destroy(&**device, id))
+}
+
+/// Destroys a queue, suspended or not. The caller holds the process's memory lock. Errors: see
+/// [`destroy`].
+pub(super) fn discard(process: &Process, id: QueueId) -> Result {
+    let resumed = process.debugging.resumed();
+    end(process, id, |device| {
+        device.queues().discard(&**device, id, resumed)
+    })
+}
+
+/// What DESTROY_QUEUE does; `how` takes the queue from its GPU.
+fn end(process: &Process, id: QueueId, how: impl FnOnce(&Arc<ProcessDevice>) -> Result) -> Result {
     let mut devices = process.devices().iter();
     let found = devices.find_map(|device| Some((device, device.queues().sdma_counter(id)?)));
     let (device, counter) = found.ok_or(EINVAL)?;
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    let result = device.queues().destroy(&**device, id);
+    let result = how(device);
     if result == Err(EAGAIN) {
         return result;
     }

@@ -5,8 +5,10 @@
 use super::{
     doorbells,
     registry,
+    xnack_is_a_choice,
     MmId,
     Process,
+    ProcessDevice,
     ProcessRef, //
 };
 use crate::{
@@ -62,6 +64,24 @@ impl Process {
             self.svm.populate(svm);
         }
         Ok(self.svm())
+    }
+
+    /// Whether faulting accesses are retried from now on. The caller holds the process's memory
+    /// lock, and there is no queue. `EPERM`: not all GPUs can.
+    pub(crate) fn choose_xnack(&self, wanted: bool) -> Result {
+        let before = self.alive()?.xnack();
+        let possible = |device: &ProcessDevice| {
+            xnack_is_a_choice(device.node()) || !device.node().facts().noretry
+        };
+        if wanted && !before && !self.devices().iter().all(|device| possible(device)) {
+            return Err(EPERM);
+        }
+        if let Some(svm) = self.svm() {
+            svm.set_xnack(wanted)?;
+        }
+        // Not before: evictions, of whatever process, wait for who holds this.
+        self.alive()?.set_xnack(wanted);
+        Ok(())
     }
 
     /// Shows its shared virtual memory, if it has any.

@@ -74,9 +74,7 @@ impl Saved {
 
     /// The first word that is in use. The hardware wrote it: it may say anything.
     fn first(&self) -> usize {
-        let offset = self.waves.control_stack_offset;
-        let offset = offset.min(self.waves.control_stack_size);
-        (offset as usize / size_of::<u32>()).min(self.stack.len())
+        self.waves.first_word(self.stack.len())
     }
 
     fn used(&self) -> &[u32] {

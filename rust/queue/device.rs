@@ -8,15 +8,16 @@
 mod debugger;
 mod obedience;
 mod performance;
+mod saved;
 
 pub(super) use debugger::Debugged;
-pub(crate) use obedience::{
-    await_obedience,
-    PATIENCE, //
-};
 pub(crate) use debugger::{
     Named,
     QueueSnapshot, //
+};
+pub(crate) use obedience::{
+    await_obedience,
+    PATIENCE, //
 };
 
 use super::{
@@ -72,6 +73,8 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        lock::mutex::MutexGuard,
+        CondVar,
         Mutex,
         SetOnce, //
     },
@@ -364,12 +367,26 @@ impl Queues {
     /// let go of that. `EINVAL`: there is no such queue here. `EAGAIN`: it is suspended. Any other
     /// error: it is gone nevertheless.
     pub(crate) fn destroy(&self, site: &impl Site, id: QueueId) -> Result {
-        let scheduler = site.node().queues().scheduler();
-        let mut inner = self.inner.lock();
+        let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id).ok_or(EINVAL)?;
-        if scheduled.debugged.is_suspended() {
-            return Err(EAGAIN);
+        match scheduled.debugged.is_suspended() {
+            true => Err(EAGAIN),
+            false => self.take_out(site, inner, id),
         }
+    }
+
+    /// The same also of one that is suspended; who waits in [`Queues::await_resume`] hears of it by
+    /// `resumed`.
+    pub(crate) fn discard(&self, site: &impl Site, id: QueueId, resumed: &CondVar) -> Result {
+        let result = self.take_out(site, self.inner.lock(), id);
+        resumed.notify_all();
+        result
+    }
+
+    /// The same, suspended or not.
+    fn take_out(&self, site: &impl Site, mut inner: MutexGuard<'_, Inner>, id: QueueId) -> Result {
+        let scheduler = site.node().queues().scheduler();
+        let scheduled = inner.queues.get(&id).ok_or(EINVAL)?;
         let key = scheduled.key;
         let result = match &inner.process {
             Some((process, _)) => scheduler.unmap(*process, key),

@@ -11,12 +11,12 @@ use super::{
     },
     properties::{
         Extent,
-        QueueKind,
         QueueProperties, //
     },
     Placement,
     Queue,
     QueueIds,
+    SavedQueue,
     Site,
     QUEUES, //
 };
@@ -60,6 +60,8 @@ pub(crate) struct Given<'a> {
     pub(crate) trap_handler: bool,
     /// The process's shared virtual memory, and the GPU's place there.
     pub(crate) svm: Option<(&'a Arc<Svm>, usize)>,
+    /// The queue is restored of this one.
+    pub(crate) saved: Option<&'a SavedQueue<'a>>,
 }
 
 /// A queue that no scheduler knows yet, with what taking it in needs: nothing is allocated then.
@@ -77,9 +79,13 @@ impl NewQueue {
         properties: &QueueProperties,
         given: Given<'_>,
     ) -> Result<Self> {
+        let saved = given.saved;
         let scheduled = make(site, properties, given)?;
         let Scheduled { key, queue, .. } = &scheduled;
         queue.write_descriptors(true)?;
+        if let Some(saved) = saved {
+            queue.take_over(saved)?;
+        }
         let (id, doorbell_id) = (queue.id()?, queue.doorbell_id());
         let runs = queue.properties.settings().runs();
         let entry = NewSchedQueue::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
@@ -111,29 +117,48 @@ fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Res
         ids,
         trap_handler,
         svm,
+        saved,
     } = given;
     let node = site.node().queues().clone();
-    let (buffers, saved) = pin(site, &node, properties, svm)?;
+    let svm = svm.filter(|_| saved.is_none());
+    let Pinned {
+        buffers,
+        area,
+        awaits_area,
+    } = pin(site, &node, properties, (svm, saved.is_some()))?;
     let features = &node.generation().chip;
     if present >= features.queues_per_process {
         return Err(ENOSPC);
     }
-    let id = Slots::take(ids.clone()).ok_or(ENOMEM)?;
+    let id = match saved {
+        Some(saved) => Slots::take_at(ids.clone(), saved.id.raw() as usize).ok_or(ENOSPC)?,
+        None => Slots::take(ids.clone()).ok_or(ENOMEM)?,
+    };
     let counted = node.count()?;
-    let place = match (properties.kind(), properties.compute_format()) {
-        (QueueKind::Sdma(choice), _) => {
-            let slot = node.take_sdma(choice)?;
+    let place = match (properties.kind().choice(), properties.compute_format()) {
+        (Some(choice), _) => {
+            let slot = match saved {
+                Some(saved) => node.take_sdma_at(choice, saved.sdma_number)?,
+                None => node.take_sdma(choice)?,
+            };
             let base = node.sdma_doorbells(slot.place().engine)?;
             let (doorbell_id, doorbell) = doorbells.sdma(base, slot.place(), features)?;
+            // It is wired to the engine.
+            if saved.is_some_and(|saved| saved.doorbell_id != doorbell_id) {
+                return Err(EINVAL);
+            }
             Placement::Sdma {
                 slot,
                 doorbell,
                 doorbell_id,
             }
         }
-        (_, format) => Placement::Compute {
+        (None, format) => Placement::Compute {
             format: format.ok_or(EINVAL)?,
-            doorbell: doorbells.take()?,
+            doorbell: match saved {
+                Some(saved) => doorbells.take_at(saved.doorbell_id)?,
+                None => doorbells.take()?,
+            },
             mqd: node.mqds().take()?,
             cu_masks: None,
         },
@@ -151,7 +176,8 @@ fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Res
             properties: *properties,
             place,
             buffers,
-            _saved: saved,
+            saved: area,
+            awaits_area,
             _counted: counted,
             _gauge: QUEUES.hold(),
             id,
@@ -167,18 +193,32 @@ pub(crate) fn mapped(extent: Extent) -> Result<QueueBuffer> {
     })
 }
 
+/// What a queue needs to stay where it is.
+struct Pinned {
+    buffers: QueueBuffers,
+    /// Its save area, if that is shared virtual memory.
+    area: Option<PinnedPages>,
+    /// It is none, and no buffer either.
+    awaits_area: bool,
+}
+
 /// Keeps the user's buffers of a queue where they are: its ring first. Its save area may be shared
-/// virtual memory.
+/// virtual memory; that of a queue which is `restored` has yet to become it then. What the ring of
+/// such a queue is for beside its packets (`metadata_ring_size`) is not known any more, and it has
+/// none if UPDATE_QUEUE has taken it: that may bring one.
 fn pin(
     site: &impl Site,
     node: &NodeQueues,
     properties: &QueueProperties,
-    svm: Option<(&Arc<Svm>, usize)>,
-) -> Result<(QueueBuffers, Option<PinnedPages>)> {
+    (svm, restored): (Option<(&Arc<Svm>, usize)>, bool),
+) -> Result<Pinned> {
     let eop = node.generation().chip.eop_buffer_bytes;
     let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
     let buffers = buffers.ok_or(EINVAL)?;
-    let ring = mapped(buffers.ring)?;
+    let mut ring = mapped(buffers.ring)?;
+    if restored {
+        ring.size = 0;
+    }
     let others = [
         Some(buffers.write_pointer),
         Some(buffers.read_pointer),
@@ -192,21 +232,40 @@ fn pin(
         count += 1;
     }
     let vm = site.vm()?;
-    let wanted = all.get(..count).ok_or(EINVAL)?;
-    match (
-        QueueBuffers::get(vm.clone(), wanted),
-        svm,
-        buffers.save_area,
-    ) {
-        (Err(error), Some((svm, gpu)), Some(area)) if error == EINVAL => {
-            let page = PAGE_SIZE as u64;
-            let end = area.address.checked_add(area.bytes).ok_or(EINVAL)?;
-            let pages = Pages::new(area.address / page, end.div_ceil(page));
-            // Without the last one, which is the save area.
-            let others = wanted.get(..count - 1).ok_or(EINVAL)?;
-            let others = QueueBuffers::get(vm.clone(), others)?;
-            Ok((others, Some(PinnedPages::new(svm, gpu, pages)?)))
+    let has_ring = !restored || properties.settings().ring().raw() != 0;
+    let get = |count: usize| -> Result<QueueBuffers> {
+        let wanted = all.get(..count).ok_or(EINVAL)?;
+        match wanted {
+            [_, others @ ..] if !has_ring => QueueBuffers::get_others(vm.clone(), others),
+            _ => QueueBuffers::get(vm.clone(), wanted),
         }
-        (buffers, ..) => Ok((buffers?, None)),
+    };
+    // Without the last one, which is the save area.
+    let others = || get(count - 1);
+    let (buffers, area, awaits_area) = match (get(count), svm, buffers.save_area) {
+        (Err(error), Some((svm, gpu)), Some(area)) if error == EINVAL => {
+            let others = others()?;
+            (
+                others,
+                Some(PinnedPages::new(svm, gpu, area.pages()?)?),
+                false,
+            )
+        }
+        (Err(error), None, Some(_)) if error == EINVAL && restored => (others()?, None, true),
+        (buffers, ..) => (buffers?, None, false),
+    };
+    Ok(Pinned {
+        buffers,
+        area,
+        awaits_area,
+    })
+}
+
+impl Extent {
+    /// Its pages.
+    pub(crate) fn pages(self) -> Result<Pages> {
+        let page = PAGE_SIZE as u64;
+        let end = self.address.checked_add(self.bytes).ok_or(EINVAL)?;
+        Ok(Pages::new(self.address / page, end.div_ceil(page)))
     }
 }

@@ -189,6 +189,11 @@ impl QueueSettings {
         self.priority
     }
 
+    /// The share that user space has asked for, in percent.
+    pub(crate) fn percentage(&self) -> u8 {
+        self.percentage
+    }
+
     /// Whether the hardware could not tell this from `other`.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let percentage = |share| if share == 0 { 0 } else { MAX_PERCENTAGE as u8 };
@@ -243,6 +248,10 @@ impl QueueRequest {
 }
 
 impl QueueProperties {
+    /// The highest address that `access_ok` lets pass (`TASK_SIZE_MAX` with four-level page tables;
+    /// with five, a ring up there would be beyond the GPU's 48 bits).
+    pub(crate) const USER_LIMIT: u64 = (1 << 47) - 4096;
+
     /// Checks `request`; `limit` is the highest address of user space.
     ///
     /// The order of the checks is part of the ABI: the first that fails chooses the errno.
@@ -311,6 +320,11 @@ impl QueueProperties {
             }),
             QueueKind::Sdma(_) => None,
         }
+    }
+
+    /// Bytes of the area where the waves of an XCC are saved, and its address; 0: there is none.
+    pub(crate) fn saved_at(&self) -> (GpuVa, u32) {
+        (self.save_area, self.save_area_bytes)
     }
 
     /// Where the waves of a compute queue are saved; `None` if it brought no area.

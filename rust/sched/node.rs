@@ -77,7 +77,7 @@ struct Engines {
 
 /// A copy queue's slot.
 pub(crate) struct SdmaSlot {
-    _slot: SlotGuard<Arc<EngineSlots>, 2>,
+    slot: SlotGuard<Arc<EngineSlots>, 2>,
     place: SdmaPlace,
 }
 
@@ -102,7 +102,7 @@ impl Engines {
     fn slot(&self, slot: SlotGuard<Arc<EngineSlots>, 2>) -> SdmaSlot {
         // CAST: at most 128.
         let place = self.place(slot.index() as u32);
-        SdmaSlot { _slot: slot, place }
+        SdmaSlot { slot, place }
     }
 
     fn place(&self, index: u32) -> SdmaPlace {
@@ -128,6 +128,15 @@ impl Engines {
 
     fn take(&self) -> Option<SdmaSlot> {
         Slots::take(self.slots.clone()).map(|slot| self.slot(slot))
+    }
+
+    /// The slot of that number. `EINVAL`: there is none; `EBUSY`: it is taken.
+    fn take_at(&self, index: u32) -> Result<SdmaSlot> {
+        if index >= self.queues * self.count {
+            return Err(EINVAL);
+        }
+        let slot = Slots::take_at(self.slots.clone(), index as usize);
+        slot.map(|slot| self.slot(slot)).ok_or(EBUSY)
     }
 
     fn take_on(&self, engine: u32) -> Option<SdmaSlot> {
@@ -545,6 +554,26 @@ impl NodeQueues {
             }
             ENOMEM
         })
+    }
+
+    /// Takes the slot of a copy engine of the kind of `choice` that has this number. `EINVAL`:
+    /// there is none; `EBUSY`: it is taken.
+    pub(crate) fn take_sdma_at(&self, choice: SdmaChoice, number: u32) -> Result<SdmaSlot> {
+        match choice {
+            SdmaChoice::Pcie => self.pcie.take_at(number),
+            SdmaChoice::Xgmi => self.xgmi.take_at(number),
+            SdmaChoice::Engine(_) => Err(EINVAL),
+        }
+    }
+
+    /// Whether a copy engine is one for the links between GPUs, and its slot's number among those
+    /// of its kind.
+    pub(crate) fn sdma_number(&self, slot: &SdmaSlot) -> (bool, u32) {
+        // CAST: at most 128.
+        (
+            self.is_for_xgmi(slot.place.engine),
+            slot.slot.index() as u32,
+        )
     }
 
     /// Where the doorbells of a copy engine begin in a process's pages.

@@ -76,6 +76,14 @@ impl<const WORDS: usize> Slots<WORDS> {
         Self::take_among(pool, |word| bits(word, &wanted))
     }
 
+    /// Takes that place, if it is there and free.
+    pub(crate) fn take_at<P>(pool: P, place: usize) -> Option<SlotGuard<P, WORDS>>
+    where
+        P: Deref<Target = Self>,
+    {
+        Self::take_among(pool, |word| bits(word, |index| index == place))
+    }
+
     /// Takes the lowest free place that is set in `mask` of its word.
     fn take_among<P>(pool: P, mask: impl Fn(usize) -> u64) -> Option<SlotGuard<P, WORDS>>
     where
@@ -156,6 +164,18 @@ where
 mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
+
+    #[test]
+    fn a_place_can_be_asked_for() {
+        let slots = Slots::<2>::new(70);
+        let taken = Slots::take_at(&slots, 66).map(|slot| slot.index());
+        assert_eq!(taken, Some(66));
+        let held = Slots::take_at(&slots, 66);
+        assert!(held.is_some() && Slots::take_at(&slots, 66).is_none());
+        for place in [70, 128, usize::MAX] {
+            assert!(Slots::take_at(&slots, place).is_none());
+        }
+    }
 
     #[test]
     fn lowest_place_first_and_none_twice() {

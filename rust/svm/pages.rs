@@ -42,6 +42,14 @@ impl Pages {
         Self::new(address >> PAGE_SHIFT, end)
     }
 
+    /// `count` pages from number `first` on. `None`: none, or beyond the last address.
+    pub(crate) const fn of_numbers(first: u64, count: u64) -> Option<Self> {
+        match first.checked_add(count) {
+            Some(end) if count != 0 && end <= u64::MAX >> PAGE_SHIFT => Some(Self::new(first, end)),
+            _ => None,
+        }
+    }
+
     /// How many.
     pub(crate) const fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)

@@ -451,6 +451,19 @@ impl MqdFormat for Mqd {
         words.clear(DRAFT_WORDS..BYTES / size_of::<u32>());
     }
 
+    fn take_over(&self, words: &dyn Words, queue: &ComputeQueue, saved: &[u32], xccs: u32) {
+        self.take_saved(words, queue, saved, xccs);
+    }
+
+    fn target_xcc(&self, saved: &[u32]) -> u8 {
+        let word = saved.get(dword::PM4_TARGET_XCC_IN_XCP);
+        match self.xccs {
+            Xccs::One => 0,
+            // CAST: the low byte, as UPDATE_QUEUE has it.
+            Xccs::Many => word.map_or(0, |word| *word as u8),
+        }
+    }
+
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue) {
         let old = words.get(dword::CP_HQD_PQ_CONTROL);
         let size = queue_size(queue.ring_bytes);
@@ -557,4 +570,5 @@ impl MqdFormat for Mqd {
     }
 }
 
+mod saved;
 mod tests;

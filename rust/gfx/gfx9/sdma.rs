@@ -14,6 +14,7 @@ use crate::gfx::{
     Words, //
 };
 use crate::ids::Vmid;
+use core::ops::RangeInclusive;
 
 /// SDMA 4.
 pub(super) const SDMA: &dyn SdmaFormat = &Sdma { is_gfx10: false };
@@ -60,9 +61,23 @@ mod doorbell_offset {
 
 mod ib_cntl {
     use crate::gfx::field::Field;
+    /// An indirect buffer is at work.
+    pub(super) const IB_ENABLE: Field = Field::bit(0);
     /// A long indirect buffer does not keep other processes waiting.
     pub(super) const SWITCH_INSIDE_IB: Field = Field::bit(8);
 }
+
+/// Words of a saved queue that a restored one has: how far its ring and an indirect buffer were
+/// read, and what was at work. All others are our own: whose queue it is and what that may do
+/// (RB_VMID, RB_PRIV, CMD_VMID, IB_PRIV), and addresses that no packet has brought.
+#[rustfmt::skip]
+const KEPT: &[RangeInclusive<usize>] = &[
+    3..=6,   // sdmax_rlcx_rb_rptr to sdmax_rlcx_rb_wptr_hi
+    11..=16, // sdmax_rlcx_ib_rptr to sdmax_rlcx_skip_cntl
+    25..=25, // sdmax_rlcx_ib_sub_remain
+    32..=41, // sdmax_rlcx_midcmd_data0 to sdmax_rlcx_midcmd_cntl
+    44..=45, // sdmax_rlcx_utilization
+];
 
 /// `SDMA_RLC0_DUMMY_REG`: what the hardware starts with (`SDMA_RLC_DUMMY_DEFAULT`).
 const DUMMY_DEFAULT: u32 = 0xf;
@@ -118,6 +133,16 @@ impl SdmaFormat for Sdma {
         words.set(dword::SDMAX_RLCX_DUMMY_REG, DUMMY_DEFAULT);
         let SdmaPlace { engine, queue } = queue.place;
         words.set_row(dword::SDMA_ENGINE_ID + self.more(), &[engine, queue]);
+    }
+
+    fn take_over(&self, words: &dyn Words, saved: &[u32]) {
+        let saved = |dword: usize| saved.get(dword).copied().unwrap_or(0);
+        for dword in KEPT.iter().cloned().flatten() {
+            words.set(dword, saved(dword));
+        }
+        let own = words.get(dword::SDMAX_RLCX_IB_CNTL);
+        let enabled = saved(dword::SDMAX_RLCX_IB_CNTL) & ib_cntl::IB_ENABLE.mask();
+        words.set(dword::SDMAX_RLCX_IB_CNTL, own | enabled);
     }
 
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid, engine: u32) {
@@ -179,6 +204,28 @@ mod tests {
         SDMA.set_vmid(&words, known(Vmid::new(9)), 3);
         assert_eq!(words.get(0), 0x0906_1024);
         assert_eq!([126, 127].map(|word| words.get(word)), [3, 5]);
+    }
+
+    #[test]
+    fn a_restored_copy_queue_is_nobody_elses() {
+        let words = TestWords::new();
+        SDMA.encode(&words, &queue());
+        SDMA.take_over(&words, &[u32::MAX; BYTES / 4]);
+        // Its rights, its addresses and its place.
+        assert_eq!(words.get(0), 0x0006_1024);
+        assert_eq!(
+            [words.get(1), words.get(9), words.get(23)],
+            [0x1000, 0x0020_0040, 0]
+        );
+        assert_eq!(
+            [words.get(22), words.get(126), words.get(127)],
+            [0x7000, 1, 5]
+        );
+        assert_eq!(words.get(dword::SDMAX_RLCX_IB_CNTL), 0x101);
+        assert_eq!([words.get(3), words.get(5), words.get(41)], [u32::MAX; 3]);
+        // A short one has zeros.
+        SDMA.take_over(&words, &[]);
+        assert_eq!(words.get(3), 0);
     }
 
     #[test]

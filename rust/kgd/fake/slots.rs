@@ -20,6 +20,18 @@ impl Fake {
         }
     }
 
+    /// A copy queue stays in slot `queue` of `engine`; it can be reset.
+    pub(crate) fn set_stuck_copy(
+        &self,
+        (engine, queue): (u32, u32),
+        doorbell: u32,
+        resettable: bool,
+    ) {
+        let mut live = self.live.lock();
+        live.stuck_copy = Some((engine, queue, doorbell));
+        live.resettable = resettable;
+    }
+
     /// There are queues in these slots.
     pub(crate) fn occupy(&self, slots: u64) {
         self.live.lock().slots |= slots;

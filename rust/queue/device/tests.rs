@@ -25,7 +25,8 @@ mod tests {
         queue::{
             properties::QueueRequest,
             Given,
-            QueueIds, //
+            QueueIds,
+            SavedQueue, //
         },
         sched::{
             memory::NodeMemory,
@@ -115,6 +116,16 @@ mod tests {
 
     /// The same; `meanwhile` comes before it is taken in.
     fn create_while(site: &FakeSite, queues: &Queues, meanwhile: impl FnOnce()) -> Result<QueueId> {
+        make(site, queues, None, meanwhile)
+    }
+
+    /// The same, or the one that was saved.
+    fn make(
+        site: &FakeSite,
+        queues: &Queues,
+        saved: Option<&SavedQueue<'_>>,
+        meanwhile: impl FnOnce(),
+    ) -> Result<QueueId> {
         let node = site.node.queues();
         let request = QueueRequest {
             ring_base_address: 0x7f12_3450_0000,
@@ -137,6 +148,7 @@ mod tests {
             ids: &site.ids,
             trap_handler: false,
             svm: None,
+            saved,
         };
         let new = NewQueue::make(site, &properties, given)?;
         let id = new.id();
@@ -151,6 +163,88 @@ mod tests {
     /// Buffers that queues hold.
     fn held(fake: &Fake) -> u32 {
         fake.live().queue_buffers
+    }
+
+    #[test]
+    fn a_queue_that_was_saved_is_made_again_by_its_name() {
+        let (fake, site, queues) = on(Fake::with(|facts| facts.cwsr_enable = true).unwrap());
+        queues.evict(&site).unwrap();
+        let ids = [0, 1].map(|_| create(&site, &queues).unwrap());
+        let identity = queues.identity(ids[1]).unwrap();
+        let words = |count| KVec::from_elem(0u32, count, GFP_KERNEL).unwrap();
+        let mut descriptors = words(identity.descriptor_words);
+        let mut stacks = words(identity.stack_words);
+        assert!(identity.copies.is_none() && !stacks.is_empty());
+        // Where the ring was read up to, and where XCC 0 has saved waves from.
+        let stack_bytes = site.node.queues().save_sizes().control_stack;
+        let first = stack_bytes as usize / 4 - 64;
+        let change = |descriptors: &mut [u32]| {
+            assert_eq!(descriptors[174], stack_bytes);
+            (descriptors[138], descriptors[174]) = (0x40, stack_bytes - 256);
+        };
+        assert_eq!(
+            queues.save(ids[1], &mut descriptors[1..], &mut stacks),
+            Err(EINVAL)
+        );
+        queues.save(ids[1], &mut descriptors, &mut stacks).unwrap();
+        assert_eq!(descriptors[0], 0xc031_0800);
+        change(&mut descriptors);
+        assert!(stacks.iter().all(|word| *word == 0));
+        (stacks[5], stacks[first - 1], stacks[first]) = (7, 8, 9);
+        let saved = SavedQueue {
+            id: ids[1],
+            doorbell_id: identity.doorbell_id,
+            sdma_number: 0,
+            descriptors: &descriptors,
+            stacks: &stacks,
+        };
+        let large = words(identity.stack_words + 1);
+        let again = |saved: &SavedQueue<'_>| make(&site, &queues, Some(saved), || ());
+        let before = held(&fake);
+        // Its name, and its doorbell, are another's.
+        assert_eq!(again(&saved), Err(ENOSPC));
+        let id = QueueId::new(5).unwrap();
+        assert_eq!(again(&SavedQueue { id, ..saved }), Err(EINVAL));
+        queues.destroy(&site, ids[1]).unwrap();
+        for spoilt in [
+            SavedQueue {
+                doorbell_id: 1 << 20,
+                ..saved
+            },
+            SavedQueue {
+                descriptors: &descriptors[1..],
+                ..saved
+            },
+            SavedQueue {
+                descriptors: &[],
+                ..saved
+            },
+            SavedQueue {
+                stacks: &large,
+                ..saved
+            },
+        ] {
+            assert_eq!(again(&spoilt), Err(EINVAL));
+        }
+        assert_eq!(again(&saved), Ok(ids[1]));
+        assert_eq!(held(&fake), before);
+        assert_eq!(
+            queues.identity(ids[1]).unwrap().doorbell_id,
+            identity.doorbell_id
+        );
+        let mut same = (words(descriptors.len()), words(stacks.len()));
+        queues.save(ids[1], &mut same.0, &mut same.1).unwrap();
+        assert_eq!((same.0[138], same.1[first]), (0x40, 9));
+        assert_eq!(same.0[139..145], descriptors[139..145]);
+        // What is not in use is nobody's.
+        assert!(same.1[..first].iter().all(|word| *word == 0));
+        queues.destroy(&site, ids[1]).unwrap();
+        let next = create(&site, &queues).unwrap();
+        same.1.fill(1);
+        queues.save(next, &mut same.0, &mut same.1).unwrap();
+        assert!(same.1.iter().all(|word| *word == 0));
+        queues.quiesce(&site);
+        assert_eq!(held(&fake), 0);
     }
 
     #[test]
@@ -363,6 +457,29 @@ mod tests {
         let ids = [(); 2].map(|()| create(&site, &queues).unwrap());
         queues.clear_exceptions(None, EC_QUEUE_NEW);
         (fake, site, queues, ids)
+    }
+
+    #[test]
+    fn what_is_discarded_waits_for_no_debugger_and_for_what_is_on_the_hardware() {
+        let (fake, site, queues, [suspended, other]) = debugged();
+        let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
+        assert_eq!(suspend(&site, &queues, suspended), (1, 0));
+        assert_eq!(queues.destroy(&site, suspended), Err(EAGAIN));
+        assert_eq!(queues.discard(&site, suspended, &resumed), Ok(()));
+        assert_eq!(queues.discard(&site, suspended, &resumed), Err(EINVAL));
+        assert_eq!(queues.count(), 1);
+        // Another's queue hangs, and the GPU is being reset.
+        let before = held(&fake);
+        fake.set_in_reset(true);
+        site.node.queues().stop().unwrap();
+        assert_eq!(queues.discard(&site, other, &resumed), Ok(()));
+        assert_eq!(queues.count(), 0);
+        assert!(!queues.are_off(&site) && held(&fake) == before);
+        fake.reset_hardware();
+        fake.set_in_reset(false);
+        site.node.queues().start().unwrap();
+        assert!(queues.are_off(&site));
+        assert_eq!(held(&fake), 0);
     }
 
     /// Names one queue. Returns how many are suspended, and what is said of it.

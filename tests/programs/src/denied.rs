@@ -36,6 +36,7 @@ impl Denied {
                 outcome.map_or_else(name, |()| "0".into())
             );
         }
+        checkpoint(fd);
         let gpu = u64::from(self.gpu_id);
         for &uapi::Ioctl {
             request,
@@ -63,6 +64,27 @@ impl Denied {
             println!("{call}: {}", outcome.map_or_else(name, |()| "0".into()));
         }
         Ok(())
+    }
+}
+
+/// What comes of a checkpoint of what it may use: there is one as soon as it sees a GPU.
+fn checkpoint(fd: BorrowedFd<'_>) {
+    // Of no device, which is wrong where there is one.
+    let args = |op| uapi::kfd_ioctl_criu_args {
+        devices: 8,
+        bos: 8,
+        priv_data: 8,
+        op,
+        ..Default::default()
+    };
+    for (what, op) in [
+        ("CHECKPOINT before", uapi::KFD_CRIU_OP_CHECKPOINT),
+        ("PROCESS_INFO", uapi::KFD_CRIU_OP_PROCESS_INFO),
+        ("CHECKPOINT", uapi::KFD_CRIU_OP_CHECKPOINT),
+        ("UNPAUSE", uapi::KFD_CRIU_OP_UNPAUSE),
+    ] {
+        let outcome = ioctl(fd, uapi::IOC_CRIU_OP, &mut args(op));
+        println!("{what}: {}", outcome.map_or_else(name, |()| "0".into()));
     }
 }
 

@@ -8,6 +8,7 @@ mod abi;
 mod asleep;
 mod bench;
 mod cases;
+mod checkpoint;
 mod contexts;
 mod cost;
 mod counters;
@@ -94,6 +95,8 @@ enum Command {
     FirstMap,
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
     Pinned(pinned::Pinned),
+    /// Save a process in the middle of a kernel, or become one that was saved.
+    Checkpoint(checkpoint::Save),
     /// What a process may do with a GPU that its device cgroup hides.
     Denied(denied::Denied),
     /// Use what the crates have beyond single calls, and say what each came to.
@@ -197,6 +200,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Smi(smi) => smi.run(),
         Command::Ipc(ipc) => ipc.run(),
         Command::Handles(handles) => handles.run(),
+        Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
         Command::Pinned(pinned) => pinned.run(),
         Command::Crowd(crowd) => crowd.run(),

@@ -44,6 +44,12 @@ impl Running {
         })
     }
 
+    /// Where it looks whether it shall end, its signal, and where it writes what it has.
+    pub fn places(&self) -> (u64, u64, u64) {
+        let (flag, out) = (self.flag.address(), self.out.address());
+        (flag, self.done.address(), out)
+    }
+
     /// Tells it to end, and looks at what its registers held.
     pub fn finish(self) -> Result<()> {
         ensure!(

@@ -11,7 +11,7 @@ mod hold;
 mod interpreter;
 mod pieces;
 mod stage;
-mod supply;
+pub mod supply;
 mod told;
 mod wholes;
 mod world;

@@ -24,7 +24,7 @@ const NO_BUFFER: uapi::kfd_criu_bo_bucket = uapi::kfd_criu_bo_bucket {
 };
 
 /// How much a process has: the room that its checkpoint needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointSizes {
     /// GPUs.

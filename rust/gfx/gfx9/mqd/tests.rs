@@ -63,6 +63,74 @@ mod tests {
     }
 
     #[test]
+    fn a_restored_queue_has_no_rights_but_its_own() {
+        let hostile = [u32::MAX; BYTES / 4];
+        for format in [PLAIN, SPREADING, MANY_XCCS, GFX10] {
+            let words = TestWords::new();
+            format.compute(&words, at(1), &aql());
+            let own = TestWords::new();
+            format.compute(&own, at(1), &aql());
+            format.take_over(&words, &aql(), &hostile, 6);
+            // PRIV_STATE and KMD_QUEUE, IB_PRIV_STATE, and PRIV of the dispatch.
+            let control = words.get(dword::CP_HQD_PQ_CONTROL);
+            assert_eq!(control >> 30, 0);
+            assert_eq!(words.get(dword::CP_HQD_IB_CONTROL) & 1 << 30, 0);
+            assert_eq!(words.get(19) & 1 << 20, 0);
+            // Nothing of it that the firmware follows on its own account, and no packet.
+            let ours = (11..=12).chain([15, 16, 17, 18, 21, 106, 128, 129, 131, 133, 135, 136]);
+            let more = (120..=127)
+                .chain(139..=143)
+                .chain(150..=155)
+                .chain(165..=167);
+            let last = (171..=173).chain([175, 177, 178, 181, 184]).chain(187..512);
+            for dword in ours.chain(more).chain(last) {
+                assert_eq!((dword, words.get(dword)), (dword, own.get(dword)));
+            }
+            // What was saved lies in the area.
+            let saved = format.saved_waves(&words);
+            assert_eq!(saved.control_stack_offset, 0x1000);
+            assert_eq!(saved.wave_state_offset, 0x2d2000);
+            assert_eq!(words.get(138), u32::MAX);
+        }
+    }
+
+    #[test]
+    fn a_restored_queue_goes_on_where_it_was() {
+        let words = new(1, &aql());
+        let mut saved = [0; BYTES / 4];
+        for (dword, value) in [
+            (dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 3),
+            (dword::COMPUTE_STATIC_THREAD_MGMT_SE[0], 0xff),
+            (138, 0x40),
+            (182, 0x80),
+            (dword::CP_HQD_CNTL_STACK_OFFSET, 0xf00),
+            (dword::CP_HQD_WG_STATE_OFFSET, 0x3000),
+            (dword::CP_HQD_PERSISTENT_STATE, 1 << 31),
+        ] {
+            saved[dword] = value;
+        }
+        MQD.take_over(&words, &aql(), &saved, 4);
+        for (dword, value) in [
+            (dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 3),
+            (dword::COMPUTE_STATIC_THREAD_MGMT_SE[0], 0xff),
+            (138, 0x40),
+            (182, 0x80),
+            (dword::CP_HQD_CNTL_STACK_OFFSET, 0xf00),
+            (dword::CP_HQD_CNTL_STACK_SIZE, 0x1000),
+            (dword::CP_HQD_WG_STATE_OFFSET, 0x3000),
+            (dword::CP_HQD_PERSISTENT_STATE, 0xc000_5301),
+        ] {
+            assert_eq!((dword, words.get(dword)), (dword, value));
+        }
+        // One of no XCC is another one's.
+        saved[dword::COMPUTE_CURRENT_LOGIC_XCC_ID] = 9;
+        MQD.take_over(&words, &aql(), &saved, 4);
+        assert_eq!(words.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), 1);
+        assert_eq!(MQD.target_xcc(&[0x302; BYTES / 4]), 2);
+        assert_eq!((MQD.target_xcc(&[]), PLAIN.target_xcc(&[7; 512])), (0, 0));
+    }
+
+    #[test]
     fn a_ring_is_found_again_and_a_vmid_is_one_word() {
         let words = new(0, &aql());
         assert_eq!(MQD.ring(&words), Some(aql().ring));

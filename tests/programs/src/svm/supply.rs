@@ -41,11 +41,18 @@ pub fn expect([start, size]: [u64; 2]) -> Result<OwnedFd> {
 pub fn supply(file: &OwnedFd, [start, size]: [u64; 2], word: u32) -> Result<String> {
     let mut page = vec![0u32; PAGE as usize / 4];
     page[0] = word;
-    let copy = |place: &u64| -> Result<(), Errno> {
-        let mut words = [*place, page.as_ptr() as u64, PAGE, 0, 0];
-        ioctl(file, COPY, &mut words)
-    };
     let places = (start..start + size).step_by(PAGE as usize);
-    let supplied = places.filter(|place| copy(place).is_ok()).count();
+    let supplied = places.filter(|place| bring(file, *place, &page).is_ok());
+    let supplied = supplied.count();
     Ok(format!("{supplied} pages"))
+}
+
+/// Supplies one page.
+///
+/// # Panics
+/// When there are fewer.
+pub fn bring(file: &OwnedFd, place: u64, words: &[u32]) -> Result<(), Errno> {
+    assert!(size_of_val(words) as u64 >= PAGE);
+    let mut words = [place, words.as_ptr() as u64, PAGE, 0, 0];
+    ioctl(file, COPY, &mut words)
 }

@@ -169,9 +169,22 @@ fn profiling() -> Vec<Operation> {
             None => Ok(()),
         }),
         plain("CRIU_OP", |stage| {
-            stage.ioctl(uapi::IOC_CRIU_OP, uapi::kfd_ioctl_criu_args::default())
+            stage.ioctl(uapi::IOC_CRIU_OP, criu(uapi::KFD_CRIU_OP_PROCESS_INFO))
+        })
+        .over(|stage, _, answer| match answer {
+            Some(_) => stage
+                .make(uapi::IOC_CRIU_OP, criu(uapi::KFD_CRIU_OP_UNPAUSE))
+                .map(drop),
+            None => Ok(()),
         }),
     ]
+}
+
+fn criu(op: u32) -> uapi::kfd_ioctl_criu_args {
+    uapi::kfd_ioctl_criu_args {
+        op,
+        ..Default::default()
+    }
 }
 
 fn gpu(stage: &Stage) -> u64 {

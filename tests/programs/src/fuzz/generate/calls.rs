@@ -630,7 +630,8 @@ fn context(w: &mut Writer, p: u8) {
     w.ioctl(p, "CREATE_EVENT", event);
 }
 
-/// What our driver does not do, or no driver does any more; and another context.
+/// What no driver does any more; another context; and steps of a checkpoint. One that stops the
+/// queues lets them go on at once.
 fn unsupported(w: &mut Writer, p: u8) {
     let name = w.random.pick(&[
         "CREATE_PROCESS",
@@ -641,7 +642,7 @@ fn unsupported(w: &mut Writer, p: u8) {
         "DBG_ADDRESS_WATCH_DEPRECATED",
         "DBG_WAVE_CONTROL_DEPRECATED",
     ]);
-    let operation = w.pick(&[0, 1, 2, 3, 77]);
+    let operation = w.pick(&[0, 1, 2, 3, 4, 77]);
     let fields = match name {
         // Through another file: the process's own would have a context without a VM from then on.
         "CREATE_PROCESS" => vec![("fd", w.of(p, |it| &it.kfds, open_kfd, &[0x7777]))],
@@ -649,6 +650,9 @@ fn unsupported(w: &mut Writer, p: u8) {
         _ => vec![],
     };
     w.ioctl(p, name, fields);
+    if name == "CRIU_OP" {
+        w.ioctl(p, name, vec![("op", number(2))]);
+    }
 }
 
 fn mmap(w: &mut Writer, p: u8) {
