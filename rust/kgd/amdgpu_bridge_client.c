@@ -117,8 +117,8 @@ static void make_client(struct amdgpu_device *adev)
 		return;
 	/*
 	 * Does nothing where there is one. Whether it could be made the list shows. One that could
-	 * not, as for a signal, has its device all the same, which amdgpu takes for a client that is
-	 * there.
+	 * not, as for a signal, has its device all the same, which amdgpu takes for a client that
+	 * is there.
 	 */
 	if (amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev))
 		adev->kfd.client.dev = NULL;
