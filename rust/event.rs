@@ -191,6 +191,11 @@ impl Events {
         Ok(())
     }
 
+    /// The user calls the signal page's buffer by this handle from now on.
+    pub(crate) fn rename_page(&self, handle: u64) {
+        self.inner.lock().page_handle = handle;
+    }
+
     /// Whether there is a signal page.
     pub(crate) fn has_page(&self) -> bool {
         self.inner.lock().page.is_some()

@@ -176,10 +176,17 @@ impl Buffers {
         Ok(numbers)
     }
 
-    /// Unmaps a buffer from these VMs and frees it, whoever uses it: it was made a moment ago, and
-    /// nothing of the process is on a GPU. If amdgpu does neither, for a queue's sake that is not
-    /// gone yet or for a signal's, the buffer stays until the user frees it, or the process ends.
-    pub(crate) fn discard<'a>(&self, number: u32, vms: impl Iterator<Item = &'a Arc<Vm>>) {
+    /// Unmaps a buffer from these VMs and frees it: it was made a moment ago, and nothing of the
+    /// process is on a GPU. In between `let_go`, under the lock: who has mapped it for the kernel
+    /// does so no more, which takes its eviction fence for good. If amdgpu does not unmap it, for a
+    /// queue's sake that is not gone yet or for a signal's, it stays as it is, and the kernel's; if
+    /// it does not free it, until the user does, or the process ends.
+    pub(crate) fn discard<'a>(
+        &self,
+        number: u32,
+        vms: impl Iterator<Item = &'a Arc<Vm>>,
+        let_go: impl FnOnce(),
+    ) {
         let mut table = self.table.lock();
         let Some((place, buffer)) = table.take(number) else {
             return;
@@ -190,7 +197,10 @@ impl Buffers {
             unmapped &= matches!(vm.unmap(buffer.memory()), Ok(()) | Err(EINVAL));
         }
         let freed = match unmapped {
-            true => buffer.owner.free(),
+            true => {
+                let_go();
+                buffer.owner.free()
+            }
             false => Err((EBUSY, buffer.owner)),
         };
         match freed {
@@ -302,7 +312,10 @@ impl Buffers {
 #[kernel::macros::kunit_tests(amdkfd_memory)]
 mod tests {
     use super::*;
-    use crate::kgd::fake::Fake;
+    use crate::kgd::{
+        fake::Fake,
+        KernelMapping, //
+    };
 
     /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM`, `…_USERPTR`, `…_DOORBELL` and `…_AQL_QUEUE_MEM`.
     const VRAM: u32 = 1;
@@ -365,8 +378,8 @@ mod tests {
         buffers.with(3, EINVAL, |memory| vm.map(memory)).unwrap();
         drop(buffers.share(3, 4096).unwrap());
         assert_eq!(buffers.free(3, || Ok(())), Err(EPERM));
-        buffers.discard(3, [&vm].into_iter());
-        buffers.discard(3, [&vm].into_iter());
+        buffers.discard(3, [&vm].into_iter(), || ());
+        buffers.discard(3, [&vm].into_iter(), || ());
         assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
     }
 
@@ -383,7 +396,7 @@ mod tests {
         // A queue uses it that is not gone yet: the user's, when that is.
         let handle = mapped();
         fake.keep_mapped();
-        buffers.discard(handle, [&vm].into_iter());
+        buffers.discard(handle, [&vm].into_iter(), || ());
         assert_eq!(buffers.free(handle, || Ok(())), Err(EBUSY));
         buffers.with(handle, EINVAL, |it| vm.unmap(it)).unwrap();
         assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
@@ -392,19 +405,50 @@ mod tests {
         drop(buffers.share(page, 4096).unwrap());
         for number in [handle, page] {
             fake.interrupt_free();
-            buffers.discard(number, [&vm].into_iter());
+            buffers.discard(number, [&vm].into_iter(), || ());
             assert_eq!(buffers.with(number, ENOMEM, |it| vm.map(it)), Err(ENOMEM));
         }
         assert_eq!((left(), buffers.numbers().unwrap().len()), ((2, 16384), 2));
         assert_eq!(buffers.free(page, || Ok(())), Ok(()));
         // And at the end of the process.
-        let page = mapped();
-        drop(buffers.share(page, 4096).unwrap());
-        fake.keep_mapped();
-        buffers.discard(page, [&vm].into_iter());
-        assert_eq!(left(), (2, 16384));
         buffers.clear(|| [&vm].into_iter());
         assert_eq!(left(), (0, 0));
+    }
+
+    #[test]
+    fn the_kernel_lets_go_of_what_no_gpu_sees() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let kernels = || {
+            let page = add(&buffers, &vm, 0);
+            buffers.with(page, EINVAL, |it| vm.map(it)).unwrap();
+            let shared = buffers.share(page, 4096).unwrap();
+            (page, Some(KernelMapping::new(shared).unwrap()))
+        };
+        // Buffers, those that the kernel has, and those that GPUs see with no eviction fence.
+        let left = || {
+            let live = fake.live();
+            (live.memories, live.kernel_maps, live.lost_fences)
+        };
+        let (page, mut mapping) = kernels();
+        buffers.discard(page, [&vm].into_iter(), || mapping = None);
+        assert_eq!(left(), (0, 0, 0));
+        // A queue uses it that is not gone yet: it stays the kernel's, and in its place.
+        let (page, mut mapping) = kernels();
+        fake.keep_mapped();
+        buffers.discard(page, [&vm].into_iter(), || mapping = None);
+        assert_eq!(left(), (1, 1, 0));
+        buffers.with(page, EINVAL, |it| vm.unmap(it)).unwrap();
+        assert_eq!(buffers.free(page, || Ok(())), Err(EPERM));
+        // A signal: no GPU sees it, and it is the user's to free.
+        let (freed, mut unmapped) = kernels();
+        fake.interrupt_free();
+        buffers.discard(freed, [&vm].into_iter(), || unmapped = None);
+        assert_eq!(left(), (2, 1, 0));
+        assert_eq!(buffers.free(freed, || Ok(())), Ok(()));
+        drop(mapping);
+        buffers.clear(|| [&vm].into_iter());
+        assert_eq!(left(), (0, 0, 0));
     }
 
     #[test]

@@ -187,6 +187,9 @@ mod tests {
             assert_eq!(events.restore(event), Ok(()));
         }
         assert_eq!(events.saved().unwrap()[..], all);
+        assert_eq!((events.page_handle(), events.has_page()), (0, true));
+        events.rename_page(0x89d1_0000_0001);
+        assert_eq!(events.page_handle(), 0x89d1_0000_0001);
         // They are events as any others.
         assert_eq!(events.restore(&all[0]), Err(ENOSPC));
         assert_eq!((events.reset(1), events.destroy(200)), (Ok(()), Ok(())));

@@ -85,6 +85,9 @@ pub(crate) struct Live {
     pub(crate) memories: u32,
     /// Buffers freed of which the process might have had another handle.
     pub(crate) frees_with_another: u32,
+    /// Buffers that the kernel has mapped, and those that GPUs saw still when it let go of them.
+    pub(crate) kernel_maps: u32,
+    pub(crate) lost_fences: u32,
     pub(crate) queue_buffers: u32,
     pub(crate) awake: u32,
     pub(crate) reset_locks: u32,
@@ -284,11 +287,6 @@ impl Fake {
     /// The firmware's scheduler does this from now on; before, nothing.
     pub(crate) fn set_firmware(&self, rung: Firmware) {
         self.firmware.lock().rung = rung;
-    }
-
-    /// The next buffer that is freed is not: a signal comes.
-    pub(crate) fn interrupt_free(&self) {
-        self.live.lock().interrupts_free = true;
     }
 
     /// From now on the firmware's scheduler does not take its queue.
@@ -604,13 +602,15 @@ impl ProcessMemory for Fake {
     }
 
     fn map_kernel(&self, memory: &MemoryHandle) -> Result<(NonNull<u8>, usize)> {
-        let _live = self.live.lock();
-        // SAFETY: the owner's; `live` keeps others out.
+        self.live.lock().kernel_maps += 1;
+        // SAFETY: the owner's, who does not free it meanwhile.
         let bo = &mut unsafe { buffer(memory) }.bo;
         Ok((cpu_of(bo), bo.memory.len() * size_of::<u64>()))
     }
 
-    fn unmap_kernel(&self, _memory: &MemoryHandle) {}
+    fn unmap_kernel(&self, memory: &MemoryHandle) {
+        self.let_go(memory);
+    }
 
     fn import_dmabuf(&self, _vm: &VmHandle, _fd: i32, _address: u64) -> Result<NewMemory> {
         Err(EINVAL)

@@ -14,6 +14,19 @@ impl Fake {
     pub(crate) fn keep_mapped(&self) {
         self.live.lock().keeps_mapped = true;
     }
+
+    /// The next buffer that is freed is not: a signal comes.
+    pub(crate) fn interrupt_free(&self) {
+        self.live.lock().interrupts_free = true;
+    }
+
+    /// The kernel needs it no more: it moves from now on, whoever sees it.
+    pub(super) fn let_go(&self, memory: &MemoryHandle) {
+        let mut live = self.live.lock();
+        live.kernel_maps -= 1;
+        // SAFETY: the owner's; `live` keeps others out.
+        live.lost_fences += u32::from(unsafe { buffer(memory) }.mapped != 0);
+    }
 }
 
 impl Checkpoints for Fake {

@@ -235,8 +235,8 @@ struct Made<'a> {
     distrusts: bool,
     buffers: KVVec<(&'a Arc<ProcessDevice>, u32)>,
     files: KVVec<NewFile>,
-    /// The process has a signal page, and had none.
-    page: bool,
+    /// The process has a signal page, and had none: the buffer's.
+    page: Option<Handle>,
     events: KVVec<u32>,
     queues: KVVec<QueueId>,
     ranges: KVVec<SavedRange>,
@@ -265,7 +265,7 @@ impl<'a> Made<'a> {
             distrusts: false,
             buffers: KVVec::new(),
             files: KVVec::new(),
-            page: false,
+            page: None,
             events: KVVec::new(),
             queues: KVVec::new(),
             ranges: KVVec::new(),
@@ -464,7 +464,7 @@ impl<'a> Made<'a> {
                 return Err(EINVAL);
             }
             memory::take_signal_page(self.process, handle)?;
-            self.page = true;
+            self.page = Some(handle);
         }
         self.events.reserve(1, GFP_KERNEL)?;
         self.process.events().restore(&event.saved())?;
@@ -550,13 +550,20 @@ impl<'a> Made<'a> {
         for id in &self.events {
             let _ = process.events().destroy(*id);
         }
-        if self.page {
-            drop(process.events().take_page());
-        }
         for (device, number) in &self.buffers {
             let devices = process.devices().iter();
             let vms = devices.filter_map(|device| device.vm().ok());
-            device.buffers().discard(*number, vms);
+            let is_page = self.page == Some(Handle::new(device.user_id(), *number));
+            device.buffers().discard(*number, vms, || {
+                if is_page {
+                    drop(process.events().take_page());
+                }
+            });
+            if is_page {
+                // Should it stay: by the name that the device has next.
+                let handle = Handle::new(device.gpu_id().raw(), *number);
+                process.events().rename_page(handle.raw());
+            }
         }
         if process.xnack() != self.xnack {
             // It has no queue. `ENOMEM`: another thread has given memory attributes since there is
