@@ -110,7 +110,6 @@ use ends::Ending;
 use eviction::Evictor;
 use files::ProcessFiles;
 use kernel::{
-    alloc::KVVec,
     fmt,
     fs::LocalFile,
     mm::{
@@ -183,9 +182,7 @@ pub(crate) struct MemoryState {
     /// The queues are off for a checkpoint (PROCESS_INFO).
     paused: bool,
     /// Shared virtual memory that is restored when the process is resumed.
-    ranges: KVVec<checkpoint::SavedRange>,
-    /// A RESUME has taken them and is restoring them.
-    resumes: bool,
+    ranges: checkpoint::Owed<checkpoint::SavedRange>,
 }
 
 /// What a process has from its first VM on.
@@ -272,8 +269,7 @@ impl Process {
             memory <- new_mutex!(
                 MemoryState {
                     paused: false,
-                    ranges: KVVec::new(),
-                    resumes: false,
+                    ranges: checkpoint::Owed::new(),
                 },
                 "amdkfd::Process::memory"
             ),

@@ -16,9 +16,11 @@
 //! that may wait for a program.
 
 mod image;
+mod owed;
 mod restore;
 mod save;
 
+pub(crate) use owed::Owed;
 pub(crate) use restore::{
     restore,
     resume,

@@ -115,7 +115,7 @@ pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result
     let mut made = Made::new(process);
     match made.all(places, sizes) {
         Ok(()) => {
-            turn.ranges = made.ranges;
+            turn.ranges.owe(made.ranges);
             for (descriptor, file) in made.files {
                 descriptor.fd_install(file);
             }
@@ -138,17 +138,17 @@ pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result
 /// already. `ERESTARTSYS`: a signal came while another caller resumes it.
 pub(crate) fn resume(pid: u32) -> Result {
     let process = debugger::find(pid, false)?;
-    let ranges = await_ranges(&process)?;
-    // Not under the lock: it may wait for a program.
-    let given = give_all(&process, &ranges);
-    let mut turn = process.memory_lock();
-    turn.resumes = false;
-    if let Err(error) = given {
-        turn.ranges = ranges;
-        return Err(error);
+    loop {
+        let ranges = await_ranges(&process)?;
+        // Not under the lock: it may wait for a program.
+        let given = give_all(&process, &ranges);
+        let mut turn = process.memory_lock();
+        if turn.ranges.settle(ranges, given)? {
+            keep_areas(&process)?;
+            return trust_pages(&process);
+        }
+        // It was not restored before. RESTORE succeeds once: the next time is the last.
     }
-    keep_areas(&process)?;
-    trust_pages(&process)
 }
 
 /// The shared virtual memory that this RESUME is to restore: without it the queues of the process
@@ -156,8 +156,8 @@ pub(crate) fn resume(pid: u32) -> Result {
 fn await_ranges(process: &Process) -> Result<KVVec<SavedRange>> {
     loop {
         let mut turn = process.memory_lock();
-        if !core::mem::replace(&mut turn.resumes, true) {
-            return Ok(core::mem::take(&mut turn.ranges));
+        if let Some(ranges) = turn.ranges.take() {
+            return Ok(ranges);
         }
         drop(turn);
         if has_signal() {

@@ -4,6 +4,7 @@
 //! where the kernel goes on (CRIU_OP). What is saved can be printed, so that both drivers' can be
 //! compared.
 
+mod early;
 mod held;
 mod image;
 mod pending;
@@ -46,6 +47,8 @@ enum What {
     /// Become that process with parts of it spoilt, one after the other: each is refused, and
     /// leaves nothing. Not for C, which crashes.
     Spoilt { file: PathBuf },
+    /// Become that process while another thread asks for RESUME all the time. Not for C.
+    Early { file: PathBuf },
     /// Ask for RESUME of a process that was not restored, while its buffers are locked
     /// (hold_info.ko). Not for C, which waits.
     Held,
@@ -64,6 +67,7 @@ impl Save {
             What::From { file, how } => restored::from(file, how),
             What::Print => print(),
             What::Spoilt { file } => restored::spoilt(file),
+            What::Early { file } => early::run(file),
             What::Held => held::not_restored(),
             What::Resume { pid } => held::resume(*pid),
             What::Pending { file } => pending::run(file),
