@@ -290,6 +290,7 @@ impl Runlist {
         over.xnack = self.hiq.xnack_chain() && inner.state.mixes_xnack();
         let isolated = self.kgd.isolates(self.hiq.partition());
         inner.state.set_isolated(isolated)?;
+        inner.state.take_turns(over.any());
         let list = self.copy(&inner.state, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;

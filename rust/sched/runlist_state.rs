@@ -62,6 +62,8 @@ pub(super) struct RunlistState {
     /// Slots of the copy queues in the list.
     copy_slots: CopySlots,
     counts: Counts,
+    /// Who the list begins with, if that before did not fit the hardware, nor does this one.
+    begin: Option<Key>,
 }
 
 impl From<ListFull> for Error {
@@ -146,6 +148,7 @@ impl RunlistState {
             reserved: 0,
             copy_slots: CopySlots::default(),
             counts: Counts::default(),
+            begin: None,
         })
     }
 
@@ -192,16 +195,39 @@ impl RunlistState {
         (1..self.image.dwords()).contains(&self.without_xnack())
     }
 
+    /// A list is to be copied; `over`: it does not fit the hardware, which begins at the front and
+    /// may get no further until the next one comes. So each of these begins with the next process:
+    /// who has lists made one after the other keeps nobody from the hardware.
+    pub(super) fn take_turns(&mut self, over: bool) {
+        let next = |behind: Option<Key>| {
+            let mut running = self
+                .processes
+                .iter()
+                .filter(|(_, its)| its.counts.queues > 0);
+            let next = running.find(|(key, _)| behind.is_none_or(|behind| **key > behind));
+            next.map(|(key, _)| *key)
+        };
+        self.begin = match self.begin {
+            _ if !over => None,
+            begin => next(begin).or_else(|| next(None)),
+        };
+    }
+
     /// Copies the list to where the hardware will read it: the newest process first, those with its
-    /// XNACK mode before the others.
+    /// XNACK mode before the others; or, of one mode, whose turn it is, and the newest behind the
+    /// oldest.
     pub(super) fn copy(&self, to: &ListTarget<'_>) -> Result<usize, ListFull> {
         let newest = |from: Key| {
             let process = self.processes.cursor_lower_bound(&from);
             process.map_or(u64::MAX, |process| process.current().0.age())
         };
-        let swapped = newest(Key(Key::NO_XNACK)) < newest(Key(0));
-        self.image
-            .copy(if swapped { self.without_xnack() } else { 0 }, to)
+        let begin = self.begin.and_then(|key| self.processes.get(&key));
+        let first = match begin {
+            Some(process) if !self.mixes_xnack() => process.part.behind + process.part.dwords,
+            _ if newest(Key(Key::NO_XNACK)) < newest(Key(0)) => self.without_xnack(),
+            _ => 0,
+        };
+        self.image.copy(first % self.image.dwords().max(1), to)
     }
 
     fn process(&mut self, key: Key) -> Result<&mut SchedProcess> {

@@ -212,6 +212,44 @@ mod tests {
     }
 
     #[test]
+    fn lists_that_do_not_fit_begin_with_one_process_after_the_other() {
+        let mut state = state();
+        let keys = [0, 1, 2, 3].map(|number| {
+            let key = state.add(process(number, false), None);
+            // The second one has nothing that runs.
+            state.insert(key, queue(number, number != 1)).unwrap();
+            key
+        });
+        let (newest, _) = from_scratch(&mut state);
+        // The list, from the words on that it begins with.
+        let begin = |state: &RunlistState| {
+            let words = TestWords::new();
+            let len = copied(state, &words);
+            let word = |index| crate::gfx::Words::get(&words, index);
+            assert_eq!(len, newest.len());
+            (0..len)
+                .find(|&first| (0..len).all(|index| word(index) == newest[(first + index) % len]))
+        };
+        let queue = format().words().process + format().words().queue;
+        let idle = format().words().process;
+        assert_eq!(begin(&state), Some(0));
+        let turns = [0, queue, 2 * queue + idle, 0, queue];
+        for first in turns {
+            state.take_turns(true);
+            assert_eq!(begin(&state), Some(first));
+        }
+        // Whose turn it was goes: the next one's it is.
+        state.set_evicted(keys[2], true).unwrap();
+        state.take_turns(true);
+        state.set_evicted(keys[2], false).unwrap();
+        assert_eq!(begin(&state), Some(2 * queue + idle));
+        state.take_turns(false);
+        assert_eq!(begin(&state), Some(0));
+        state.take_turns(true);
+        assert_eq!(begin(&state), Some(0));
+    }
+
+    #[test]
     fn what_there_is_no_room_for_changes_nothing() {
         let mut state = RunlistState::new(format(), 64, 40).unwrap();
         let key = state.add(process(0, false), None);
