@@ -81,7 +81,8 @@ mod tests {
         }
         let (_fake, site, queues) = silent();
         let time = evicted_for(&queues, &site);
-        assert!((20..20_000).contains(&time));
+        // Ticks that come late all at once make a sleep shorter than it is asked to be.
+        assert!((1..20_000).contains(&time));
         let site = WithoutVm(site);
         assert_eq!(evicted_for(&queues, &site), time);
     }
