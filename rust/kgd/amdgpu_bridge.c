@@ -305,7 +305,15 @@ int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, 
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 
-	return hw ? hw->hiq_mqd_load(adev, mqd, pipe, queue, doorbell, xcc) : -ENODEV;
+	if (!hw)
+		return -ENODEV;
+	/*
+	 * Its descriptor's entry in the GART, which the processor has written to VRAM: amdgpu
+	 * flushes that but while the device is being reset (amdgpu_gart_invalidate_tlb()), where a
+	 * device may come up with us. It would load the HIQ from where an older entry leads.
+	 */
+	bridge_flush_hdp(adev);
+	return hw->hiq_mqd_load(adev, mqd, pipe, queue, doorbell, xcc);
 }
 
 int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc)
