@@ -354,7 +354,8 @@ pub(crate) trait Vms {
 /// Buffers of compute processes.
 pub(crate) trait ProcessMemory {
     /// `flags` are the ABI's `KFD_IOC_ALLOC_MEM_FLAGS_*`. `offset` goes in for userptr and comes
-    /// out for mmap.
+    /// out for mmap. `restored`, of a checkpoint: the pages that the user's own memory shows need
+    /// not be there before [`Checkpoints::trust_pages`].
     fn alloc_memory(
         &self,
         vm: &VmHandle,
@@ -362,6 +363,7 @@ pub(crate) trait ProcessMemory {
         size: u64,
         offset: u64,
         flags: u32,
+        restored: bool,
     ) -> Result<NewMemory>;
     /// Returns the bytes of VRAM that came back. `EBUSY` while mapped to a GPU: still there. After
     /// any other error it is there, but its pages may move or go while GPUs see them. `another`:

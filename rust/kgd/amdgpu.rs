@@ -428,12 +428,14 @@ impl ProcessMemory for Amdgpu {
         size: u64,
         mut offset: u64,
         flags: u32,
+        restored: bool,
     ) -> Result<NewMemory> {
         let (vm, mut out) = (vm(handle), null_mut());
+        let (place, to) = (&mut offset, &mut out);
         // SAFETY: By the invariants of this type and of handles, device and VM are live; the out
         // pointers are ours. amdgpu checks the numbers.
         to_result(unsafe {
-            c::bridge_memory_alloc(self.adev(), vm, address, size, flags, &mut offset, &mut out)
+            c::bridge_memory_alloc(self.adev(), vm, address, size, flags, restored, place, to)
         })?;
         Ok(NewMemory {
             memory: MemoryHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?),

@@ -37,16 +37,6 @@ int bridge_memory_export_file(struct kgd_mem *mem, struct file **out)
 	return ret;
 }
 
-int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
-			  u32 flags, u64 *offset, struct kgd_mem **out)
-{
-	if (bridge_is_unplugged(adev))
-		return -ENODEV;
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
-								    vm->drm_priv, out, offset,
-								    flags, true);
-}
-
 void bridge_process_distrust_pages(struct bridge_process *process)
 {
 	mutex_lock(&process->lock);

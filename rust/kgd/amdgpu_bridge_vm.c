@@ -442,13 +442,13 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 }
 
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
-			u32 flags, u64 *offset, struct kgd_mem **out)
+			u32 flags, bool restored, u64 *offset, struct kgd_mem **out)
 {
 	if (bridge_is_unplugged(adev))
 		return -ENODEV;
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
 								    vm->drm_priv, out, offset,
-								    flags, false);
+								    flags, restored);
 }
 
 /* drm_exec's references to a buffer that it has got first, after it had to give way. */

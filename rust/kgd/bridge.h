@@ -380,10 +380,11 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
 
 /*
  * Buffers of a compute process. flags: KFD_IOC_ALLOC_MEM_FLAGS_*. offset: in, what a userptr,
- * doorbell or MMIO buffer shows; out, where mmap on the DRM file finds the buffer.
+ * doorbell or MMIO buffer shows; out, where mmap on the DRM file finds the buffer. restored: of a
+ * checkpoint; the pages that a userptr shows need not be there yet.
  */
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
-			u32 flags, u64 *offset, struct kgd_mem **out);
+			u32 flags, bool restored, u64 *offset, struct kgd_mem **out);
 /*
  * -EBUSY while it is mapped to a GPU. another: the process may have its memory by another handle,
  * too. freed: bytes of VRAM that came back.
@@ -418,9 +419,6 @@ struct bridge_memory_facts {
 int bridge_memory_describe(struct kgd_mem *mem, struct bridge_memory_facts *out);
 /* A dma-buf of it, which nobody has a descriptor of yet. */
 int bridge_memory_export_file(struct kgd_mem *mem, struct file **out);
-/* bridge_memory_alloc, but the pages that a userptr shows need not be there yet. */
-int bridge_memory_restore(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
-			  u32 flags, u64 *offset, struct kgd_mem **out);
 /*
  * What userptrs show may not be there yet: the process's queues have to be off until it is trusted.
  * trust: a worker of amdgpu's looks at all pages that it does not know, and then has the queues

@@ -4,7 +4,6 @@
 
 use super::{
     MemoryHandle,
-    NewMemory,
     ProcessHandle,
     VmHandle, //
 };
@@ -37,16 +36,6 @@ pub(crate) trait Checkpoints {
     fn is_mapped(&self, vm: &VmHandle, memory: &MemoryHandle) -> bool;
     /// A dma-buf of it.
     fn export_file(&self, memory: &MemoryHandle) -> Result<ARef<File>>;
-    /// As `alloc_memory`, but the pages that the user's own memory shows need not be there before
-    /// `trust_pages`.
-    fn restore_memory(
-        &self,
-        vm: &VmHandle,
-        address: u64,
-        size: u64,
-        offset: u64,
-        flags: u32,
-    ) -> Result<NewMemory>;
     /// What the process's own memory (`USERPTR`) shows may not be there yet. The process's queues
     /// have to be off until it is trusted.
     fn distrust_pages(&self, process: &ProcessHandle);

@@ -539,6 +539,7 @@ impl ProcessMemory for Fake {
         size: u64,
         offset: u64,
         flags: u32,
+        _restored: bool,
     ) -> Result<NewMemory> {
         let bo = new_bo(usize::try_from(size)?)?;
         let facts = MemoryFacts {

@@ -479,7 +479,8 @@ impl Memory {
         offset: u64,
         flags: u32,
     ) -> Result<Self> {
-        let new = vm.kgd.alloc_memory(&vm.raw, address, size, offset, flags)?;
+        let kgd = &vm.kgd;
+        let new = kgd.alloc_memory(&vm.raw, address, size, offset, flags, false)?;
         Ok(Self::own(vm, new, (address, size), false))
     }
 

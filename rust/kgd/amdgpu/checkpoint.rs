@@ -41,27 +41,6 @@ impl Checkpoints for Amdgpu {
         Ok(unsafe { ARef::from_raw(file.cast()) })
     }
 
-    fn restore_memory(
-        &self,
-        handle: &VmHandle,
-        address: u64,
-        size: u64,
-        mut offset: u64,
-        flags: u32,
-    ) -> Result<NewMemory> {
-        let (vm, mut out) = (vm(handle), null_mut());
-        // SAFETY: By the invariants of this type and of handles, device and VM are live; the out
-        // pointers are ours. amdgpu checks the numbers.
-        to_result(unsafe {
-            c::bridge_memory_restore(self.adev(), vm, address, size, flags, &mut offset, &mut out)
-        })?;
-        Ok(NewMemory {
-            memory: MemoryHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?),
-            mmap_offset: offset,
-            size,
-        })
-    }
-
     fn distrust_pages(&self, handle: &ProcessHandle) {
         // SAFETY: By its invariant, the handle is live.
         unsafe { c::bridge_process_distrust_pages(process(handle)) };

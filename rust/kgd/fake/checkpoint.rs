@@ -46,17 +46,6 @@ impl Checkpoints for Fake {
         Err(EBADF)
     }
 
-    fn restore_memory(
-        &self,
-        vm: &VmHandle,
-        address: u64,
-        size: u64,
-        offset: u64,
-        flags: u32,
-    ) -> Result<NewMemory> {
-        self.alloc_memory(vm, address, size, offset, flags)
-    }
-
     fn distrust_pages(&self, _process: &ProcessHandle) {
         self.live.lock().distrusts = true;
     }

@@ -50,9 +50,8 @@ impl Memory {
         offset: u64,
         flags: u32,
     ) -> Result<Self> {
-        let new = vm
-            .kgd
-            .restore_memory(&vm.raw, address, size, offset, flags)?;
+        let kgd = &vm.kgd;
+        let new = kgd.alloc_memory(&vm.raw, address, size, offset, flags, true)?;
         Ok(Self::own(vm, new, (address, size), false))
     }
 
