@@ -131,7 +131,8 @@ impl Kfd {
 }
 
 impl Checkpoint {
-    fn args(&mut self, op: u32) -> uapi::kfd_ioctl_criu_args {
+    /// The arguments of CRIU_OP's operation `op` on this process, with pointers into this.
+    pub fn args(&mut self, op: u32) -> uapi::kfd_ioctl_criu_args {
         uapi::kfd_ioctl_criu_args {
             devices: self.devices.as_mut_ptr() as u64,
             bos: self.buffers.as_mut_ptr() as u64,

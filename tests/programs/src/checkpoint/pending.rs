@@ -121,14 +121,7 @@ fn once(file: &Path) -> Result<()> {
     let gpu_id = kept.devices.first().context("no GPU")?.user_gpu_id;
     let mut args = uapi::kfd_ioctl_criu_args {
         devices: devices.at,
-        bos: kept.buffers.as_mut_ptr() as u64,
-        priv_data: kept.private.as_mut_ptr() as u64,
-        priv_data_size: kept.private.len() as u64,
-        num_devices: kept.devices.len() as u32,
-        num_bos: kept.buffers.len() as u32,
-        num_objects: kept.objects,
-        pid: 0,
-        op: uapi::KFD_CRIU_OP_RESTORE,
+        ..kept.args(uapi::KFD_CRIU_OP_RESTORE)
     };
     let ended = AtomicBool::new(false);
     let (restored, came) = std::thread::scope(|scope| {

@@ -61,14 +61,7 @@ fn refuses<T>(result: kfd::Result<T>) -> Result<()> {
 fn unreadable(kfd: &Arc<Kfd>, kept: &mut Checkpoint) -> raw::Outcome {
     let mut args = uapi::kfd_ioctl_criu_args {
         devices: 8,
-        bos: kept.buffers.as_mut_ptr() as u64,
-        priv_data: kept.private.as_mut_ptr() as u64,
-        priv_data_size: kept.private.len() as u64,
-        num_devices: kept.devices.len() as u32,
-        num_bos: kept.buffers.len() as u32,
-        num_objects: kept.objects,
-        pid: 0,
-        op: uapi::KFD_CRIU_OP_RESTORE,
+        ..kept.args(uapi::KFD_CRIU_OP_RESTORE)
     };
     raw::ioctl(kfd.as_fd(), uapi::IOC_CRIU_OP, &mut args)
 }
