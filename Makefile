@@ -37,8 +37,10 @@ module: sysroot
 module-debug: module
 	@tools/build-module --debug
 
-# Into the tree, wherever the user has cargo put what it builds: it is run from there.
-cargo_build := env -u CARGO_BUILD_TARGET cargo build --quiet --target-dir target
+# Into the tree, wherever the user has cargo put what it builds: it is run from there. cargo asks
+# rustc of the host with its own standard input: where make was given none, that can be a file with
+# another target's output (--output-sync).
+cargo_build := env -u CARGO_BUILD_TARGET cargo build --quiet --target-dir target </dev/null
 
 tools: sysroot
 	@cd tools && $(cargo_build)
@@ -67,7 +69,8 @@ demo:
 
 # What is built one by one does not keep all CPUs busy.
 test: sysroot
-	@$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target guest module-debug
+	@$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target guest module-debug \
+		</dev/null
 	@tests/run
 
 test-long: guest module-debug
