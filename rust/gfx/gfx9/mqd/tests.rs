@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(words.get(dword::CP_HQD_IB_CONTROL) & 1 << 30, 0);
             assert_eq!(words.get(19) & 1 << 20, 0);
             // Nothing of it that the firmware follows on its own account, and no packet.
-            let ours = (11..=12).chain([15, 16, 17, 18, 21, 106, 128, 129, 131, 133, 135, 136]);
+            let ours = (11..=12).chain([21, 106, 128, 129, 131, 133, 135, 136]);
             let more = (120..=127)
                 .chain(139..=143)
                 .chain(150..=155)
@@ -101,6 +101,14 @@ mod tests {
         for (dword, value) in [
             (dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 3),
             (dword::COMPUTE_STATIC_THREAD_MGMT_SE[0], 0xff),
+            // The packet that is dispatched, its scratch, and COMPUTE_PGM_RSRC3, in whichever of
+            // the reserved words it is.
+            (15, 0x1000),
+            (16, 0x7f),
+            (17, 0x2000),
+            (18, 0x3f),
+            (46, 7),
+            (47, 1 << 16),
             (138, 0x40),
             (182, 0x80),
             (dword::CP_HQD_CNTL_STACK_OFFSET, 0xf00),
@@ -113,6 +121,12 @@ mod tests {
         for (dword, value) in [
             (dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 3),
             (dword::COMPUTE_STATIC_THREAD_MGMT_SE[0], 0xff),
+            (15, 0x1000),
+            (16, 0x7f),
+            (17, 0x2000),
+            (18, 0x3f),
+            (46, 7),
+            (47, 1 << 16),
             (138, 0x40),
             (182, 0x80),
             (dword::CP_HQD_CNTL_STACK_OFFSET, 0xf00),
