@@ -69,8 +69,8 @@ demo:
 
 # What is built one by one does not keep all CPUs busy.
 test: sysroot
-	@$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target guest module-debug \
-		</dev/null
+	@$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+		guest module-debug </dev/null
 	@tests/run
 
 test-long: guest module-debug
