@@ -158,14 +158,8 @@ fn send_runtime_event(
         _ => Some(it.target.errand()?),
     };
     if exceptions & EC_DEVICE_MEMORY_VIOLATION != 0 {
-        let fault = it.turn()?.fault(args.gpu_id)?;
-        let device = it.target.device(args.gpu_id).map_err(|_| ENODEV)?;
-        let unknown = MemoryException {
-            gpu_id: args.gpu_id,
-            imprecise: 1,
-            ..MemoryException::default()
-        };
-        report_fault(&it.target, device, fault.unwrap_or(unknown));
+        let (device, fault) = it.turn()?.fault(args.gpu_id)?;
+        report_fault(&it.target, device, fault);
     }
     if exceptions & EC_PROCESS_RUNTIME != 0 {
         it.turn()?.answer()?;

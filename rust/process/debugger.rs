@@ -407,12 +407,23 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// What SEND_RUNTIME_EVENT has to tell of a memory violation on a GPU: what the debugger has
-    /// been shown of one, or would be.
-    pub(crate) fn fault(&mut self, gpu_id: u32) -> Result<Option<MemoryException>> {
+    /// What SEND_RUNTIME_EVENT has to tell of a memory violation on a GPU, by its own name: what
+    /// the debugger has been shown of one, or would be; else that there was one.
+    pub(crate) fn fault(
+        &mut self,
+        gpu_id: u32,
+    ) -> Result<(&'a Arc<ProcessDevice>, MemoryException)> {
+        let process = self.process;
         let place = self.place(gpu_id).ok_or(ENODEV)?;
+        let device = process.devices().get(place).ok_or(ENODEV)?;
         let session = self.session()?;
-        Ok(session.devices.get(place).and_then(|seen| seen.fault))
+        let seen = session.devices.get(place).and_then(|seen| seen.fault);
+        let unknown = MemoryException {
+            gpu_id: device.user_id(),
+            imprecise: 1,
+            ..MemoryException::default()
+        };
+        Ok((device, seen.unwrap_or(unknown)))
     }
 
     /// SEND_RUNTIME_EVENT, for the runtime that waits in RUNTIME_ENABLE.

@@ -144,7 +144,12 @@ impl Turn<'_> {
                 let seen = seen.ok_or(EINVAL)?;
                 let fault = seen.fault.filter(|_| mask == EC_DEVICE_MEMORY_VIOLATION);
                 let happened = note(&mut seen.exceptions, clear);
-                (happened, fault.map_or(Info::Nothing, Info::Fault))
+                // The debugger knows the GPU by its own name, not by what the process calls it.
+                let shown = fault.map(|fault| MemoryException {
+                    gpu_id: source,
+                    ..fault
+                });
+                (happened, shown.map_or(Info::Nothing, Info::Fault))
             }
             Source::Process => {
                 let info = if mask == EC_PROCESS_RUNTIME {

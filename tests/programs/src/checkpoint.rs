@@ -7,6 +7,7 @@
 mod early;
 mod held;
 mod image;
+mod named;
 mod pending;
 mod restored;
 mod ring;
@@ -85,6 +86,9 @@ pub struct How {
     /// its queues run any more.
     #[arg(long)]
     twice: bool,
+    /// Have it debug itself when its kernel has ended, and pass on that a GPU's memory was violated.
+    #[arg(long)]
+    debugged: bool,
     /// Have a page go before RESUME, and that not wait for who has its buffers locked
     /// (hold_info.ko). Not for C, which tells nobody, and waits.
     #[arg(long)]

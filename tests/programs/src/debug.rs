@@ -26,6 +26,8 @@ mod target;
 mod waves;
 mod words;
 
+pub use held::enable as debug_itself;
+
 use crate::cases::of_script;
 use crate::kill::{counters, settled};
 use anyhow::{ensure, Context, Result};

@@ -3,7 +3,7 @@
 //! A process that becomes another one, which was saved.
 
 use super::image::{is_exported, Read_};
-use super::{held, outcome, restore, ring, twice, How, SEED};
+use super::{held, named, outcome, restore, ring, twice, How, SEED};
 use crate::raw::ioctl;
 use crate::running::{moves, pattern, say, PATIENCE};
 use crate::waves::GROUP;
@@ -187,6 +187,9 @@ pub fn from(file: &Path, how: &How) -> Result<()> {
         );
     }
     again(&kfd)?;
+    if how.debugged {
+        named::by_debugger(&kfd, &read.saved.checkpoint).context("a memory violation")?;
+    }
     say("ended there")
 }
 

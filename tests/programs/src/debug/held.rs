@@ -58,8 +58,8 @@ fn keep(pipe: &OwnedFd) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// The process debugs itself.
-fn enable(kfd: &Kfd, news: &OwnedFd) -> Result<()> {
+/// The process debugs itself: of what happens `news` is told.
+pub fn enable(kfd: &Kfd, news: &OwnedFd) -> Result<()> {
     let mut info = uapi::kfd_runtime_info::default();
     let enable = uapi::kfd_ioctl_dbg_trap_enable_args {
         exception_mask: u64::MAX,
