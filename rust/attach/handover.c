@@ -169,10 +169,11 @@ static bool offer_device(const struct held_device *device)
 		return true;
 	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
 	isolation_changed_hands(adev);
-	if (device->wants_reset)
-		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
+	/* Whom it is offered to next asks for the reset; that work is initialised before. */
 	if (!adev->kfd.dev)
 		return !device->had_kfd;
+	if (device->wants_reset)
+		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 	/* See make_client() of the bridge. */
 	if (amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev))
 		adev->kfd.client.dev = NULL;
@@ -191,11 +192,26 @@ static const char *offer_devices(void)
 	return failed;
 }
 
-/* Pages of the device's memory for C's SVM; it has none if it was bound while we served. */
+/*
+ * Pages of the device's memory for C's SVM; it has none if it was bound while we served. amdgpu
+ * makes those of a device that waits for its hive when that is whole, without a look whether there
+ * are any.
+ */
 static void make_device_pages(struct amdgpu_device *adev)
 {
-	if (!adev->kfd.pgmap.type)
+	if (!adev->kfd.pgmap.type && !waits_for_hive(adev))
 		amdgpu_call(kgd2kfd_init_zone_device)(adev);
+}
+
+/* C allocates through the client, and does not ask whether there is one. */
+static void take_without_client(struct held_device *device)
+{
+	struct amdgpu_device *adev = device->adev;
+
+	if (!adev->kfd.dev || adev->kfd.client.file || waits_for_hive(adev))
+		return;
+	take_device(device, true);
+	isolation_changed_hands(adev);
 }
 
 static void give_held(void)
@@ -218,6 +234,8 @@ static void give_held(void)
 	failed = offer_devices();
 	if (failed)
 		pr_err("the C amdkfd does not serve %s again\n", failed);
+	for_each_held(device)
+		take_without_client(device);
 	inspect_c();
 }
 
