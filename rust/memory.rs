@@ -225,9 +225,11 @@ impl Buffers {
         action(buffer.ok_or(missing)?.memory())
     }
 
-    /// The same for a buffer that is memory. `EINVAL`: there is none of that handle, or it shows a
-    /// device's pages.
-    pub(crate) fn with_memory<R>(
+    /// The same for a buffer that others may be given. `EINVAL`: there is none of that handle, or it
+    /// shows a device's pages. `EPERM`: it shows the user's own, which are another's once they are
+    /// unmapped; of who has the file nobody is told then. amdgpu refuses them only while the
+    /// process's leader has memory (`amdgpu_ttm_tt_get_usermm`).
+    pub(crate) fn with_sharable<R>(
         &self,
         handle: u32,
         action: impl FnOnce(&Memory) -> Result<R>,
@@ -235,8 +237,11 @@ impl Buffers {
         let table = self.table.lock();
         let is_memory =
             |buffer: &&Buffer| buffer.is_usable() && buffer.request.source() == Source::Memory;
-        let buffer = table.get(handle).filter(is_memory);
-        action(buffer.ok_or(EINVAL)?.memory())
+        let buffer = table.get(handle).filter(is_memory).ok_or(EINVAL)?;
+        if buffer.request.shows_user_pages() {
+            return Err(EPERM);
+        }
+        action(buffer.memory())
     }
 
     /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
@@ -470,19 +475,22 @@ mod tests {
     fn a_devices_pages_are_not_passed_on() {
         let fake = Fake::new().unwrap();
         let (vm, buffers) = (fake.vm().unwrap(), buffers());
-        let export = |handle| buffers.with_memory(handle, |memory| memory.export_dmabuf(0));
+        let export = |handle| buffers.with_sharable(handle, |memory| memory.export_dmabuf(0));
         let handle = add(&buffers, &vm, DOORBELL);
         assert_eq!(
             (export(handle), export(handle + 1)),
             (Err(EINVAL), Err(EINVAL))
         );
+        let own = add(&buffers, &vm, USERPTR);
+        assert_eq!(export(own), Err(EPERM));
+        buffers.free(own, || Ok(())).unwrap();
         // The next buffer of that handle is looked at anew.
         buffers.free(handle, || Ok(())).unwrap();
         assert_eq!(add(&buffers, &vm, 0), handle);
         assert_eq!(fake.live().frees_with_another, 0);
         assert!(export(handle).is_ok());
         // It waits for who has a buffer of that handle in use, so that it stays what it was.
-        let other = buffers.with_memory(handle, |_| Ok(buffers.table.try_lock().is_some()));
+        let other = buffers.with_sharable(handle, |_| Ok(buffers.table.try_lock().is_some()));
         assert_eq!(other, Ok(false));
         buffers.free(handle, || Ok(())).unwrap();
         assert_eq!(fake.live().frees_with_another, 1);

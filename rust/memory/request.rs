@@ -95,6 +95,11 @@ impl BufferRequest {
         self.has(flag::USERPTR)
     }
 
+    /// It shows the user's own pages: nothing was asked for that amdgpu takes before these.
+    pub(crate) const fn shows_user_pages(&self) -> bool {
+        self.has(flag::USERPTR) && !self.has(flag::VRAM | flag::GTT)
+    }
+
     /// The kernel can map it: it is not the user's own memory.
     pub(crate) const fn kernel_may_map(&self) -> bool {
         !self.has(flag::USERPTR)
@@ -209,5 +214,13 @@ mod tests {
     fn the_users_own_memory_is_not_the_kernels_to_map() {
         assert!(!request(1, flag::USERPTR).kernel_may_map());
         assert!(request(1, GTT).kernel_may_map());
+    }
+
+    #[test]
+    fn memory_of_the_gpus_goes_before_the_users_pages() {
+        assert!(request(1, flag::USERPTR).shows_user_pages());
+        assert!(!request(1, flag::USERPTR | GTT).shows_user_pages());
+        assert!(!request(1, flag::USERPTR | flag::VRAM).shows_user_pages());
+        assert!(!request(1, GTT).shows_user_pages());
     }
 }

@@ -111,12 +111,13 @@ pub(crate) fn free(process: &Process, handle: Handle) -> Result {
 
 /// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's
 /// pages, of which amdgpu cannot keep two handles: it frees their list with each (`tbo.sg`).
+/// `EPERM`: it shows the user's own pages.
 pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i32> {
     // One look-up: between two of them the handle can become another buffer's.
     process
         .device(handle.gpu_id())?
         .buffers()
-        .with_memory(handle.index(), |memory| memory.export_dmabuf(flags))
+        .with_sharable(handle.index(), |memory| memory.export_dmabuf(flags))
 }
 
 /// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those
