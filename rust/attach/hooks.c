@@ -27,6 +27,7 @@
 #include "kfd_svm.h"
 #include "kfd_topology.h"
 #include "attach.h"
+#include "bridge_vm.h"
 #include "kgd2kfd.h"
 #include "../linux/migrate.h"
 
@@ -121,17 +122,6 @@ REDIRECT(int, amdgpu_amdkfd_stop_sched_all, (struct amdgpu_device *adev),
 REDIRECT(bool, kgd2kfd_compute_active, (struct kfd_dev *kfd, uint32_t node),
 	 kfd && amdkfd_compute_active(kfd, node));
 
-/* Whose user pages amdgpu brings back here, if that is what the calling task does. */
-static struct amdkfd_process_info *restored_process(void)
-{
-	struct work_struct *work = current_work();
-
-	if (!work || work->func != bound_amdgpu_amdkfd_restore_userptr_worker)
-		return NULL;
-	return container_of(to_delayed_work(work), struct amdkfd_process_info,
-			    restore_userptr_work);
-}
-
 /*
  * amdgpu's worker names the address space that the process's leader has now: after execve that of
  * another program, which it has not stopped. The one that it has stopped the eviction fence knows.
@@ -140,7 +130,7 @@ static struct amdkfd_process_info *restored_process(void)
  */
 static int resume_mm(struct mm_struct *mm)
 {
-	struct amdkfd_process_info *info = restored_process();
+	struct amdkfd_process_info *info = bridge_user_pages_restored();
 
 	if (!info)
 		return amdkfd_resume_mm(mm);
@@ -150,7 +140,7 @@ static int resume_mm(struct mm_struct *mm)
 /* The same, but that the worker has let go of the lock. */
 static void restore_postponed(struct mm_struct *mm)
 {
-	struct amdkfd_process_info *info = restored_process();
+	struct amdkfd_process_info *info = bridge_user_pages_restored();
 
 	if (!info) {
 		amdkfd_restore_postponed(mm);

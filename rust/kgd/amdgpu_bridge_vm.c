@@ -123,8 +123,10 @@ static int make_compute(struct bridge_vm *vm)
 	mutex_lock(&process->lock);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_acquire_process_vm)(vm->adev, vm->vm, &process->info,
 								  process->info ? NULL : &fence);
-	if (!ret && fence)
+	if (!ret && fence) {
+		bridge_user_pages_begin(process->info);
 		rcu_assign_pointer(process->eviction_fence, fence);
+	}
 	if (!ret)
 		process->vms++;
 	mutex_unlock(&process->lock);
@@ -223,13 +225,17 @@ static void leave_process(struct amdgpu_vm *vm)
 void bridge_vm_release(struct bridge_vm *vm)
 {
 	struct bridge_process *process = vm->process;
+	struct amdkfd_process_info *info;
 	struct dma_fence *fence;
 
 	leave_process(vm->vm);
 	mutex_lock(&process->lock);
+	info = process->info;
 	fence = drop_vm(process);
 	mutex_unlock(&process->lock);
 	if (fence) {
+		/* It has no buffers any more. */
+		bridge_user_pages_end(info);
 		dma_fence_signal(fence);
 		dma_fence_put(fence);
 	}
@@ -424,8 +430,10 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	sigset_t before;
 	int ret;
 
-	block_signals(&before);
 	/* Nobody maps or exports it meanwhile: the caller's table of buffers is locked. */
+	if (!mem->mapped_to_gpu_memory)
+		bridge_user_pages_forget(mem);
+	block_signals(&before);
 	if (another && !mem->mapped_to_gpu_memory)
 		ret = bridge_import_free(adev, vm, mem, freed);
 	else
@@ -446,6 +454,9 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 {
 	if (bridge_is_unplugged(adev))
 		return -ENODEV;
+	/* In amdgpu's sums of used memory, which are signed, that would be less than nothing. */
+	if (PAGE_ALIGN(size) > S64_MAX)
+		return -ENOMEM;
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
 								    vm->drm_priv, out, offset,
 								    flags, restored);

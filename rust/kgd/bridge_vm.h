@@ -61,6 +61,19 @@ int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 int bridge_import_fence(struct amdkfd_process_info *info);
 
 /*
+ * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
+ * process's tasks is left; before it has buffers. end: ours is not called for that any more; sleeps
+ * until it has returned, so without what resuming a process locks. forget: what was found of a
+ * buffer's pages, before it is freed and while it is not mapped; sleeps while others are brought
+ * back.
+ */
+void bridge_user_pages_begin(struct amdkfd_process_info *info);
+void bridge_user_pages_end(struct amdkfd_process_info *info);
+void bridge_user_pages_forget(struct kgd_mem *mem);
+/* Whose pages the calling task brings back, if that is what it does; else NULL. */
+struct amdkfd_process_info *bridge_user_pages_restored(void);
+
+/*
  * Whether it is no use to begin with what needs the device. It may be unplugged right afterwards:
  * who has begun goes on, and amdgpu ends what the engines do not.
  */

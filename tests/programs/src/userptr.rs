@@ -4,6 +4,7 @@
 //! shares it with a child or swaps it out. The GPU must go on where the memory is then, or fail as
 //! it should.
 
+mod alone;
 mod left;
 
 use crate::cases;
@@ -39,6 +40,12 @@ pub struct Userptr {
     /// shares the address space, and become another program that uses the GPU.
     #[arg(long, conflicts_with_all = ["case", "hung", "reset"])]
     left: bool,
+    /// Use memory, and have it taken away for a while, when the process's leader has ended.
+    #[arg(long, conflicts_with_all = ["case", "hung", "reset", "left"])]
+    without_leader: bool,
+    /// Be killed while many pages are being looked for.
+    #[arg(long, conflicts_with_all = ["case", "hung", "reset", "left", "without_leader"])]
+    killed: bool,
     /// Be that program: wait for the child.
     #[arg(long, hide = true, conflicts_with_all = ["case", "hung", "reset", "left"])]
     heir: bool,
@@ -80,6 +87,12 @@ impl Userptr {
         }
         if self.left {
             return left::to_child();
+        }
+        if self.without_leader {
+            return alone::without_leader();
+        }
+        if self.killed {
+            return alone::killed();
         }
         if self.heir {
             return left::by_leader();

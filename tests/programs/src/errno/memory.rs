@@ -50,7 +50,16 @@ pub(super) fn memory(bench: &Bench) {
     };
     bench.try_alloc("as it should be", |_| ());
     bench.try_alloc("of no GPU", |args| args.gpu_id = 1);
-    for size in [0, 1, 4095, 4097, 1 << 46, u64::MAX, u64::MAX - 4095] {
+    for size in [
+        0,
+        1,
+        4095,
+        4097,
+        1 << 46,
+        u64::MAX,
+        u64::MAX - 4095,
+        u64::MAX - 8191,
+    ] {
         bench.try_alloc(&format!("of {size:#x} bytes"), |args| args.size = size);
     }
     for (case, va) in [
