@@ -225,9 +225,9 @@ impl Buffers {
         action(buffer.ok_or(missing)?.memory())
     }
 
-    /// The same for a buffer that others may be given. `EINVAL`: there is none of that handle, or it
-    /// shows a device's pages. `EPERM`: it shows the user's own, which are another's once they are
-    /// unmapped; of who has the file nobody is told then. amdgpu refuses them only while the
+    /// The same for a buffer that others may be given. `EINVAL`: there is none of that handle, or
+    /// it shows a device's pages. `EPERM`: it shows the user's own, which are another's once they
+    /// are unmapped; who has the file is not told then. amdgpu refuses them only while the
     /// process's leader has memory (`amdgpu_ttm_tt_get_usermm`).
     pub(crate) fn with_sharable<R>(
         &self,

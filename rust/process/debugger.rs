@@ -347,7 +347,10 @@ impl<'a> Turn<'a> {
         if let Some(debugger) = session.debugger {
             // The debugger's end finds both: it comes after this call of its own.
             caller.debugging.debugs.store(true, Relaxed);
-            self.process.debugging.debugger.store(debugger.raw(), Relaxed);
+            self.process
+                .debugging
+                .debugger
+                .store(debugger.raw(), Relaxed);
         }
         let serial = session.serial;
         self.state.session = Some(session);

@@ -86,7 +86,7 @@ pub struct How {
     /// its queues run any more.
     #[arg(long)]
     twice: bool,
-    /// Have it debug itself when its kernel has ended, and pass on that a GPU's memory was violated.
+    /// Have it debug itself when its kernel has ended, and pass on a memory violation.
     #[arg(long)]
     debugged: bool,
     /// Have a page go before RESUME, and that not wait for who has its buffers locked

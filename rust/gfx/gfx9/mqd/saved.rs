@@ -25,13 +25,13 @@ use core::ops::RangeInclusive;
 #[rustfmt::skip]
 const KEPT: &[RangeInclusive<usize>] = &[
     1..=10,    // compute_dispatch_initiator to compute_num_thread_z
-    // compute_pgm, and what the structure calls compute_tba and compute_tma, by what gfx8 has there:
-    // COMPUTE_DISPATCH_PKT_ADDR and COMPUTE_DISPATCH_SCRATCH_BASE (gc_9_4_3_offset.h)
+    // compute_pgm, and what the structure calls compute_tba and compute_tma, by what gfx8 has
+    // there: COMPUTE_DISPATCH_PKT_ADDR and COMPUTE_DISPATCH_SCRATCH_BASE (gc_9_4_3_offset.h)
     13..=18,
     22..=30,   // compute_resource_limits to compute_restart_z: with the masks of compute units
     33..=38,   // compute_dispatch_id to compute_wave_restore_control
-    // reserved_43 to _64: COMPUTE_PGM_RSRC3 is one of them (gc_9_4_3_offset.h), as are the others of
-    // the registers that packets of the queue's set; compute_user_data
+    // reserved_43 to _64: COMPUTE_PGM_RSRC3 is one of them (gc_9_4_3_offset.h), as are the others
+    // of the registers that packets of the queue's set; compute_user_data
     43..=80,
     81..=82,   // cp_compute_csinvoc_count
     86..=105,  // cp_mqd_query_time to cp_mqd_restore_end_time: what the queue has done when
