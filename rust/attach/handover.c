@@ -203,12 +203,15 @@ static void make_device_pages(struct amdgpu_device *adev)
 		amdgpu_call(kgd2kfd_init_zone_device)(adev);
 }
 
-/* C allocates through the client, and does not ask whether there is one. */
+/*
+ * C allocates through the client, and does not ask whether there is one. Where C is not up there is
+ * none, and nothing to take: half of its nodes may be missing.
+ */
 static void take_without_client(struct held_device *device)
 {
 	struct amdgpu_device *adev = device->adev;
 
-	if (!adev->kfd.dev || adev->kfd.client.file || waits_for_hive(adev))
+	if (!adev->kfd.init_complete || adev->kfd.client.file || waits_for_hive(adev))
 		return;
 	take_device(device, true);
 	isolation_changed_hands(adev);

@@ -269,3 +269,19 @@ int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out)
 	out->owner = pgmap->owner;
 	return 0;
 }
+
+u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition)
+{
+	u64 available = amdgpu_call(amdgpu_amdkfd_get_available_memory)(adev, partition);
+
+	/* What a buffer takes: not every kernel's amdgpu rounds here. */
+	return ALIGN_DOWN(available, adev->apu_prefer_gtt ? PAGE_SIZE : VRAM_AVAILABILITY_ALIGN);
+}
+
+size_t bridge_memory_limits(char *text, size_t size)
+{
+	struct seq_file file = { .buf = text, .size = size };
+
+	amdgpu_call(kfd_debugfs_kfd_mem_limits)(&file, NULL);
+	return min(file.count, size);
+}

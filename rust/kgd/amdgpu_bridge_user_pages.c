@@ -53,7 +53,8 @@ found:
 /*
  * amdgpu's worker does nothing, and is not called again, where the task that the info names has no
  * memory any more; whose it is that it has it does not look at. Has the info name a task that has
- * the process's. Whether it is another one than before. For the worker, which alone reads the name.
+ * the process's. Whether it is another one than before. For the worker; others read the name under
+ * the lock.
  */
 static bool name_living_task(struct amdkfd_process_info *info)
 {
@@ -65,10 +66,11 @@ static bool name_living_task(struct amdkfd_process_info *info)
 	mutex_lock(&info->lock);
 	if (info->n_vms)
 		pid = task_with(info->eviction_fence->mm);
+	if (pid)
+		swap(info->pid, pid);
 	mutex_unlock(&info->lock);
 	if (!pid)
 		return false;
-	swap(info->pid, pid);
 	put_pid(pid);
 	return true;
 }

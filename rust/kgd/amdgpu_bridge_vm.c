@@ -449,13 +449,24 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	return ret;
 }
 
+/*
+ * Would amdgpu add such a size to its sums of used system memory, which are signed? It first looks
+ * for the kind of memory, and for a userptr's address.
+ */
+static bool is_less_than_nothing(u64 size, u32 flags, u64 user)
+{
+	bool counted = flags & KFD_IOC_ALLOC_MEM_FLAGS_GTT ||
+		       (flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && user);
+
+	return counted && PAGE_ALIGN(size) > S64_MAX;
+}
+
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			u32 flags, bool restored, u64 *offset, struct kgd_mem **out)
 {
 	if (bridge_is_unplugged(adev))
 		return -ENODEV;
-	/* In amdgpu's sums of used memory, which are signed, that would be less than nothing. */
-	if (PAGE_ALIGN(size) > S64_MAX)
+	if (is_less_than_nothing(size, flags, *offset))
 		return -ENOMEM;
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
 								    vm->drm_priv, out, offset,
@@ -676,20 +687,4 @@ int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
 void bridge_memory_unmap_kernel(struct kgd_mem *mem)
 {
 	compat_unmap_gtt_bo_from_kernel(mem);
-}
-
-u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition)
-{
-	u64 available = amdgpu_call(amdgpu_amdkfd_get_available_memory)(adev, partition);
-
-	/* What a buffer takes: not every kernel's amdgpu rounds here. */
-	return ALIGN_DOWN(available, adev->apu_prefer_gtt ? PAGE_SIZE : VRAM_AVAILABILITY_ALIGN);
-}
-
-size_t bridge_memory_limits(char *text, size_t size)
-{
-	struct seq_file file = { .buf = text, .size = size };
-
-	amdgpu_call(kfd_debugfs_kfd_mem_limits)(&file, NULL);
-	return min(file.count, size);
 }

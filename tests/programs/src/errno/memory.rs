@@ -62,6 +62,12 @@ pub(super) fn memory(bench: &Bench) {
     ] {
         bench.try_alloc(&format!("of {size:#x} bytes"), |args| args.size = size);
     }
+    for (case, flags) in [("flags of none", 0), ("user memory at none", USERPTR)] {
+        bench.try_alloc(&format!("of too many bytes, {case}"), |args| {
+            args.size = 1 << 63;
+            args.flags = flags;
+        });
+    }
     for (case, va) in [
         ("0", 0),
         ("misaligned", 0x7f00_0000_0010),
