@@ -44,12 +44,8 @@ pub(crate) fn alloc(
     offset: u64,
 ) -> Result<(Handle, u64)> {
     let vm = device.vm()?.clone();
-    let BufferRequest {
-        address,
-        size,
-        flags,
-    } = request;
-    let make = || Memory::alloc(vm, address, size, offset, flags);
+    let (size, flags) = (request.size, request.flags);
+    let make = || Memory::alloc(vm, request.place(), size, offset, flags);
     let (index, offset) = device
         .buffers()
         .insert(request, make, Memory::mmap_offset)?;

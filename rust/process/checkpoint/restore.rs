@@ -390,12 +390,8 @@ impl<'a> Made<'a> {
         }
         self.buffers.reserve(1, GFP_KERNEL)?;
         self.files.reserve(1, GFP_KERNEL)?;
-        let BufferRequest {
-            address,
-            size,
-            flags,
-        } = request;
-        let make = || GpuMemory::restore(vm, address, size, offset, flags);
+        let (size, flags) = (request.size, request.flags);
+        let make = || GpuMemory::restore(vm, request.place(), size, offset, flags);
         let buffers = device.buffers();
         let offset = buffers.insert_at(own.number, request, make, GpuMemory::mmap_offset)?;
         // Cannot fail: there is room for one. Neither can the next one.
