@@ -338,7 +338,7 @@ mod tests {
             size: 8192,
             flags,
         };
-        let make = || Memory::alloc(vm.clone(), request.address, request.size, 0, flags);
+        let make = || Memory::alloc(vm.clone(), request.place(), request.size, 0, flags);
         buffers.insert(request, make, |_| ()).unwrap().0
     }
 
@@ -375,7 +375,7 @@ mod tests {
             size: 8192,
             flags: VRAM,
         };
-        let make = || Memory::alloc(vm.clone(), request.address, request.size, 0, VRAM);
+        let make = || Memory::alloc(vm.clone(), request.place(), request.size, 0, VRAM);
         assert_eq!(buffers.insert_at(3, request, make, |_| 7), Ok(7));
         assert_eq!(buffers.insert_at(3, request, make, |_| 7), Err(ENOMEM));
         assert_eq!((fake.live().memories, buffers.vram_usage()), (1, 8192));

@@ -73,9 +73,10 @@ fn check_ranges(process: &Process, request: &BufferRequest, shown: u64) -> Resul
     let Some(svm) = process.svm() else {
         return Ok(());
     };
-    let in_use = |address: u64| svm.has_ranges(Pages::around_bytes(address, request.size));
+    let in_use = |(address, bytes)| svm.has_ranges(Pages::around_bytes(address, bytes));
     let placed = request.address != 0 || request.vram_bytes() == 0;
-    if placed && in_use(request.address)? || request.is_user_memory() && in_use(shown)? {
+    let is_user_memory = request.is_user_memory();
+    if placed && in_use(request.place())? || is_user_memory && in_use((shown, request.size))? {
         return Err(errno::address_in_use());
     }
     Ok(())

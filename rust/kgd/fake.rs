@@ -142,12 +142,12 @@ pub(crate) struct Live {
     pub(crate) resettable: bool,
     /// Pages of shared virtual memory that VMs show, those with addresses, and bytes reserved.
     pub(crate) shared_pages: u64,
-    /// How often page tables were made.
+    /// How often page tables were made, how many are locked, and whether they are out of VRAM.
     pub(crate) tables_made: u32,
+    pub(crate) table_locks: u32,
+    pub(crate) tables_out: bool,
     pub(crate) dma_pages: u64,
     pub(crate) reserved: u64,
-    /// Page tables are locked.
-    pub(crate) table_locks: u32,
     /// Buffers of device pages, copies from and to them, and those that were let go before they
     /// had ended: copies and queues are stuck together.
     pub(crate) vrams: u32,

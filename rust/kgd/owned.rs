@@ -471,17 +471,18 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Allocates on the VM's GPU. See [`super::ProcessMemory::alloc_memory`].
+    /// Allocates on the VM's GPU. `place`: where GPUs see it, which may be more bytes than `size`.
+    /// See [`super::ProcessMemory::alloc_memory`].
     pub(crate) fn alloc(
         vm: Arc<Vm>,
-        address: u64,
+        place: (u64, u64),
         size: u64,
         offset: u64,
         flags: u32,
     ) -> Result<Self> {
         let kgd = &vm.kgd;
-        let new = kgd.alloc_memory(&vm.raw, address, size, offset, flags, false)?;
-        Ok(Self::own(vm, new, (address, size), false))
+        let new = kgd.alloc_memory(&vm.raw, place.0, size, offset, flags, false)?;
+        Ok(Self::own(vm, new, place, false))
     }
 
     /// Imports a dma-buf at a GPU virtual address.

@@ -124,6 +124,16 @@ impl BufferRequest {
         }
     }
 
+    /// Where GPUs see it: address and bytes. What is mapped twice in a row takes twice the whole
+    /// pages of its memory, which may be a page more than was asked for.
+    pub(crate) const fn place(&self) -> (u64, u64) {
+        let bytes = match self.is_doubled() {
+            true => self.bytes().saturating_mul(2),
+            false => self.size,
+        };
+        (self.address, bytes)
+    }
+
     /// Bytes of VRAM that it takes.
     pub(crate) const fn vram_bytes(&self) -> u64 {
         if self.has(flag::VRAM) {
@@ -196,6 +206,17 @@ mod tests {
         assert_eq!(request(24576, GTT | flag::AQL_QUEUE_MEM).bytes(), 12288);
         assert_eq!(request(1 << 12, GTT | flag::AQL_QUEUE_MEM).bytes(), 4096);
         assert_eq!(BufferRequest::imported(0x1000).bytes(), 0);
+    }
+
+    #[test]
+    fn an_aql_ring_is_seen_as_long_as_twice_its_memory() {
+        let bytes = |size, flags| request(size, flags).place().1;
+        assert_eq!(request(1, GTT).place(), (0x10000, 1));
+        assert_eq!(bytes(32768, GTT | flag::AQL_QUEUE_MEM), 32768);
+        // Half of an odd number of pages ends within a page.
+        assert_eq!(bytes(12288, GTT | flag::AQL_QUEUE_MEM), 16384);
+        assert_eq!(bytes(4096, GTT | flag::AQL_QUEUE_MEM), 8192);
+        assert_eq!(bytes(u64::MAX, GTT | flag::AQL_QUEUE_MEM), u64::MAX);
     }
 
     #[test]

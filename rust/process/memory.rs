@@ -44,12 +44,8 @@ pub(crate) fn alloc(
     offset: u64,
 ) -> Result<(Handle, u64)> {
     let vm = device.vm()?.clone();
-    let BufferRequest {
-        address,
-        size,
-        flags,
-    } = request;
-    let make = || Memory::alloc(vm, address, size, offset, flags);
+    let (size, flags) = (request.size, request.flags);
+    let make = || Memory::alloc(vm, request.place(), size, offset, flags);
     let (index, offset) = device
         .buffers()
         .insert(request, make, Memory::mmap_offset)?;
@@ -126,6 +122,7 @@ pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i3
 ///
 /// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
 /// such buffer. `EADDRINUSE`: memory at its address has attributes of shared virtual memory by now.
+/// `EAGAIN`: that GPU may see still what was at its address before.
 pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
     owner.vm()?;
@@ -138,6 +135,9 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
             if let (None, Some(svm)) = (&claim, process.svm()) {
                 // Until it is mapped, nobody gives attributes to memory there.
                 claim = Some(svm.claim(Pages::around_bytes(address, bytes))?);
+            }
+            if let Some(claim) = &claim {
+                claim.clear(vm)?;
             }
             vm.map(memory)
                 .inspect_err(|error| refused(process, device, *error))?;

@@ -51,7 +51,8 @@ impl TrapMemory {
         let flags = KFD_IOC_ALLOC_MEM_FLAGS_GTT
             | KFD_IOC_ALLOC_MEM_FLAGS_NO_SUBSTITUTE
             | KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
-        let memory = Memory::alloc(vm.clone(), address, BYTES as u64, 0, flags)?;
+        let bytes = BYTES as u64;
+        let memory = Memory::alloc(vm.clone(), (address, bytes), bytes, 0, flags)?;
         let memory = Arc::new(memory, GFP_KERNEL)?;
         vm.map(&memory)?;
         // From here on, dropping it unmaps it.

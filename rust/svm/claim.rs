@@ -4,12 +4,25 @@
 //! attributes looks at what page tables show of buffers, and whoever maps a buffer looks for
 //! attributes. amdgpu maps it with nothing of ours locked that SET_ATTR waits for, since that may
 //! take long; so an area is claimed before.
+//!
+//! Pages that a GPU could not be made to forget outlive their attributes: whoever tries that again
+//! would unmap what is there by then. So a GPU forgets them before a buffer is mapped in their
+//! place ([`Claim::clear`]).
 
 use super::{
+    granule::Granule,
+    page_bits::GRANULE_PAGES,
     pages::Pages,
-    Svm, //
+    region::{
+        Region,
+        REGION_PAGES, //
+    },
+    Gpu, Svm,
 };
-use crate::linux::errno;
+use crate::{
+    kgd::Vm,
+    linux::errno, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -37,6 +50,57 @@ impl Svm {
         drop(book);
         let svm = self.clone();
         Ok(Claim { svm, pages })
+    }
+}
+
+impl Claim {
+    /// The GPU of that VM sees nothing at these pages any more when this returns, and nothing is
+    /// left to be unmapped there afterwards. `EAGAIN`: it may still, for it is about to be reset,
+    /// or does not answer, or a signal has come, or the machine goes to sleep; the caller comes
+    /// again.
+    /// `ENOMEM`: there is no room for the page tables.
+    ///
+    /// Takes what a granule's state needs, and for a moment the page tables' reservation: not to be
+    /// called under `changing`.
+    pub(crate) fn clear(&self, vm: &Arc<Vm>) -> Result {
+        let is_it = |gpu: &Gpu| gpu.vm().is_ok_and(|own| Arc::ptr_eq(own, vm));
+        // Others see nothing of shared memory.
+        let Some(place) = self.svm.gpus.iter().position(is_it) else {
+            return Ok(());
+        };
+        for piece in self.pages.pieces(REGION_PAGES) {
+            let Some(region) = self.svm.region_of(piece.start) else {
+                continue;
+            };
+            for piece in piece.pieces(GRANULE_PAGES) {
+                if let Some(granule) = region.granule(piece.start) {
+                    self.clear_granule(place, &region, &granule, piece)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clear_granule(
+        &self,
+        place: usize,
+        region: &Region,
+        granule: &Granule,
+        pages: Pages,
+    ) -> Result {
+        let is_seen = || !granule.seen(pages, |gpu| gpu == place).0.is_empty();
+        if !is_seen() {
+            return Ok(());
+        }
+        self.svm.retry(granule, |gpu| gpu == place)?;
+        if granule.is_idle() {
+            // Whoever would have tried it again finds nothing to do.
+            region.look_again();
+        }
+        match is_seen() {
+            true => Err(EAGAIN),
+            false => Ok(()),
+        }
     }
 }
 

@@ -421,13 +421,14 @@ impl Granule {
         done
     }
 
-    /// Takes those pages from GPUs that could not be taken when they should have been.
-    pub(super) fn retry(&self, gpus: &[Gpu]) -> bool {
+    /// Takes those pages from GPUs, those of which `from` is true, that could not be taken when
+    /// they should have been.
+    pub(super) fn retry(&self, gpus: &[Gpu], from: impl Fn(usize) -> bool) -> bool {
         let mut state = self.state();
         let mut done = true;
-        for (gpu, view) in gpus.iter().zip(state.views.iter_mut()) {
+        for (place, (gpu, view)) in gpus.iter().zip(state.views.iter_mut()).enumerate() {
             let stale = view.stale;
-            if !stale.is_empty() {
+            if !stale.is_empty() && from(place) {
                 done &= self.forget(gpu, view, stale);
             }
         }
@@ -518,9 +519,9 @@ mod tests {
         assert!(!granule.take(&gpus, one, PageBits::NONE, |_| true, |_, _| ()));
         // Nobody else gets what the GPU may use.
         assert_eq!(fake.live().dma_pages, 6);
-        assert!(!granule.retry(&gpus) && granule.is_stale(0, pages));
+        assert!(!granule.retry(&gpus, |_| true) && granule.is_stale(0, pages));
         fake.set_stuck(false, false);
-        assert!(granule.retry(&gpus) && granule.is_idle() && !granule.is_incomplete());
+        assert!(granule.retry(&gpus, |_| true) && granule.is_idle() && !granule.is_incomplete());
         assert_eq!(fake.live().dma_pages, 0);
         // What is lost is looked for, too, until it is there.
         granule.lose_all();

@@ -102,6 +102,16 @@ pub(super) fn tables(vm: &Vm) -> Result<(Awake<'static>, Tables<'_>)> {
     Ok((awake, vm.tables()?))
 }
 
+/// Has amdgpu put a VM's page tables into VRAM again, if it has them elsewhere. `EAGAIN`: not now;
+/// other errors as of [`Vm::tables`].
+pub(super) fn bring_tables_back(vm: &Vm) -> Result {
+    match tables(vm) {
+        Ok((_awake, _tables)) => Ok(()),
+        Err(EBUSY) => Err(EAGAIN),
+        Err(error) => Err(error),
+    }
+}
+
 /// The machine goes to sleep: nobody begins to put pages or page tables into VRAM until [`end`].
 pub(crate) fn begin() {
     SLEEP.begin();

@@ -26,6 +26,7 @@ mod tests {
         },
         linux::test_space, //
     };
+    use kernel::time::delay::fsleep;
 
     /// The queues of a process that has none: how often they were taken off.
     struct Queues(Arc<Atomic<u32>>);
@@ -271,5 +272,62 @@ mod tests {
         unmap(first);
         drop(svm.claim(first).unwrap());
         assert!(svm.book.lock().claims.is_empty());
+    }
+
+    #[test]
+    fn no_buffer_is_mapped_where_a_gpu_may_see_pages_still() {
+        let area = memory();
+        let (pages, others) = (part(area, 0, 4), part(area, 8, 12));
+        let fakes = [(); 2].map(|()| Fake::new().unwrap());
+        let world = World::new(&[&fakes[0], &fakes[1]]);
+        let svm = world.svm();
+        assert_eq!(svm.set(pages, &[Attribute::Access(0)]), Ok(()));
+        fakes[0].set_stuck(true, false);
+        unmap(pages);
+        assert_eq!(svm.settle_now(), Ok(()));
+        assert_eq!(svm.has_ranges(pages), Ok(false));
+        // Who would unmap them later, be it a worker, would unmap the buffer.
+        let claim = svm.claim(pages).unwrap();
+        let clear = |gpu: usize| claim.clear(svm.gpus[gpu].vm().unwrap());
+        assert_eq!((clear(0), clear(1)), (Err(EAGAIN), Ok(())));
+        fakes[0].set_stuck(false, false);
+        assert_eq!(clear(0), Ok(()));
+        let is_idle = || {
+            let region = svm.region_of(pages.start);
+            let granule = region.and_then(|region| region.granule(pages.start));
+            granule.is_none_or(|granule| granule.is_idle() && !granule.is_incomplete())
+        };
+        assert!(is_idle());
+        drop(claim);
+        // Page tables that are out of VRAM would come back for the buffer, and do before.
+        assert_eq!(svm.set(others, &[Attribute::Access(0)]), Ok(()));
+        fakes[0].put_tables_out();
+        unmap(others);
+        let claim = svm.claim(others).unwrap();
+        assert_eq!(claim.clear(svm.gpus[0].vm().unwrap()), Ok(()));
+        assert!(is_idle() && !fakes[0].live().tables_out);
+        assert_eq!(fakes[0].live().table_locks, 0);
+    }
+
+    #[test]
+    fn page_tables_come_back_for_pages_that_are_to_go() {
+        let pages = part(memory(), 0, 4);
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        assert_eq!(svm.set(pages, &[Attribute::Access(0)]), Ok(()));
+        fake.put_tables_out();
+        unmap(pages);
+        let has_granule = || {
+            let region = svm.region_of(pages.start);
+            region.is_some_and(|region| region.granule(pages.start).is_some())
+        };
+        for _ in 0..1000 {
+            if !has_granule() && !fake.live().tables_out {
+                break;
+            }
+            fsleep(Delta::from_millis(5));
+        }
+        assert!(!has_granule() && !fake.live().tables_out);
     }
 }

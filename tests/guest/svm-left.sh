@@ -47,4 +47,10 @@ begin() {
     if [ "$(count blocks)" -gt 0 ]; then ok "$1: pages are out"
     else not_ok "$1: no page is out: $(tail -n 2 /tmp/stays | tr '\n' ' ')"; fi
 }
+# reached FILE: the case has made it.
+reached() {
+    for _ in $(seq 600); do [ -e "/tmp/svm-$1" ] && return 0; sleep 0.1; done
+    tail -n 4 /tmp/stays
+    return 1
+}
 said() { grep -F "$1" /tmp/stays | head -n 1; }

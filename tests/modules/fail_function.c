@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * fail_function: the next call of a function comes to nothing, and returns 0 (false) or another
- * result; all later ones are as usual.
+ * result; all later ones are as usual. Or so many of those calls do of which an argument is true.
  *
  *   insmod fail_function.ko function=amdkfd_device_init
  *   insmod fail_function.ko function=drm_client_modeset_create result=-12
+ *   insmod fail_function.ko function=amdgpu_vm_update_range result=-16 only=3 times=1000000
  */
 #include <linux/atomic.h>
 #include <linux/kprobes.h>
@@ -20,6 +21,14 @@ static int result;
 module_param(result, int, 0444);
 MODULE_PARM_DESC(result, "what it returns then");
 
+static int times = 1;
+module_param(times, int, 0444);
+MODULE_PARM_DESC(times, "how many calls fail");
+
+static int only = -1;
+module_param(only, int, 0444);
+MODULE_PARM_DESC(only, "the argument, a bool, from 0 on, without which none fails");
+
 /* Where the probe leaves it: at its end, with the result in ax. */
 asm(".pushsection .text\n"
     ".type fail_function_return, @function\n"
@@ -30,11 +39,17 @@ asm(".pushsection .text\n"
     ".popsection\n");
 extern asmlinkage void fail_function_return(void);
 
-static atomic_t left = ATOMIC_INIT(1);
+static atomic_t left;
+
+/* Of a bool the lowest byte counts. */
+static bool __kprobes is_meant(struct pt_regs *regs)
+{
+	return only < 0 || (u8)regs_get_kernel_argument(regs, only);
+}
 
 static int __kprobes fail(struct kprobe *probe, struct pt_regs *regs)
 {
-	if (atomic_dec_if_positive(&left) < 0)
+	if (!is_meant(regs) || atomic_dec_if_positive(&left) < 0)
 		return 0;
 	regs_set_return_value(regs, result);
 	instruction_pointer_set(regs, (unsigned long)fail_function_return);
@@ -51,6 +66,7 @@ static struct kprobe probe = { .pre_handler = fail, .post_handler = after };
 static int __init fail_function_init(void)
 {
 	probe.symbol_name = function;
+	atomic_set(&left, times);
 	return function ? register_kprobe(&probe) : -EINVAL;
 }
 module_init(fail_function_init);
@@ -61,5 +77,5 @@ static void __exit fail_function_exit(void)
 }
 module_exit(fail_function_exit);
 
-MODULE_DESCRIPTION("Lets a function fail once, for tests");
+MODULE_DESCRIPTION("Lets a function fail, for tests");
 MODULE_LICENSE("GPL");

@@ -9,6 +9,11 @@ use crate::{
 };
 
 impl Fake {
+    /// amdgpu has page tables out of VRAM, until somebody locks them.
+    pub(crate) fn put_tables_out(&self) {
+        self.live.lock().tables_out = true;
+    }
+
     /// Whether there are page tables for all of these pages. `EINVAL` if not.
     fn check_reach(&self, first: u64, count: u64) -> Result {
         match first.checked_add(count) {
@@ -20,7 +25,9 @@ impl Fake {
 
 impl SharedMemory for Fake {
     fn lock_tables(&self, _vm: &VmHandle) -> Result {
-        self.live.lock().table_locks += 1;
+        let mut live = self.live.lock();
+        live.table_locks += 1;
+        live.tables_out = false;
         Ok(())
     }
 
@@ -48,6 +55,9 @@ impl SharedMemory for Fake {
         self.check_reach(first, count)?;
         // Those that nothing shows can be unmapped, too.
         let mut live = self.live.lock();
+        if live.tables_out {
+            return Err(EBUSY);
+        }
         live.shared_pages = live.shared_pages.saturating_sub(count);
         Ok(())
     }

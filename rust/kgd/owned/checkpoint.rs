@@ -45,14 +45,14 @@ impl Memory {
     /// before [`MemoryContext::trust_pages`].
     pub(crate) fn restore(
         vm: Arc<Vm>,
-        address: u64,
+        place: (u64, u64),
         size: u64,
         offset: u64,
         flags: u32,
     ) -> Result<Self> {
         let kgd = &vm.kgd;
-        let new = kgd.alloc_memory(&vm.raw, address, size, offset, flags, true)?;
-        Ok(Self::own(vm, new, (address, size), false))
+        let new = kgd.alloc_memory(&vm.raw, place.0, size, offset, flags, true)?;
+        Ok(Self::own(vm, new, place, false))
     }
 
     /// What it is.

@@ -57,7 +57,7 @@ mod tests {
     fn a_mapped_buffer_is_not_freed() {
         let fake = Fake::new().unwrap();
         let vm = fake.vm().unwrap();
-        let memory = Memory::alloc(vm.clone(), 0x1000, 4096, 0, 0).unwrap();
+        let memory = Memory::alloc(vm.clone(), (0x1000, 4096), 4096, 0, 0).unwrap();
         vm.map(&memory).unwrap();
         let Err((error, memory)) = memory.free() else {
             panic!("freed while mapped");
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_buffer_keeps_its_vm_and_that_its_process() {
         let fake = Fake::new().unwrap();
-        let memory = Memory::alloc(fake.vm().unwrap(), 0x1000, 4096, 0, 0).unwrap();
+        let memory = Memory::alloc(fake.vm().unwrap(), (0x1000, 4096), 4096, 0, 0).unwrap();
         assert_eq!((fake.live().vms, fake.live().processes), (1, 1));
         let memory = Arc::new(memory, GFP_KERNEL).unwrap();
         let mapping = KernelMapping::new(memory).unwrap();

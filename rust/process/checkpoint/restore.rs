@@ -390,12 +390,8 @@ impl<'a> Made<'a> {
         }
         self.buffers.reserve(1, GFP_KERNEL)?;
         self.files.reserve(1, GFP_KERNEL)?;
-        let BufferRequest {
-            address,
-            size,
-            flags,
-        } = request;
-        let make = || GpuMemory::restore(vm, address, size, offset, flags);
+        let (size, flags) = (request.size, request.flags);
+        let make = || GpuMemory::restore(vm, request.place(), size, offset, flags);
         let buffers = device.buffers();
         let offset = buffers.insert_at(own.number, request, make, GpuMemory::mmap_offset)?;
         // Cannot fail: there is room for one. Neither can the next one.
@@ -420,17 +416,22 @@ impl<'a> Made<'a> {
     }
 
     /// Maps a buffer to the GPUs that saw it. `EADDRINUSE`: another thread has given attributes of
-    /// shared virtual memory to what is there.
+    /// shared virtual memory to what is there. `EAGAIN`: it has, and unmapped that, and a GPU may
+    /// see it still.
     fn show(&self, memory: &GpuMemory, gpus: &[u32]) -> Result {
         let (address, bytes) = memory.place();
         let svm = self.process.svm();
         // Until it is mapped nobody does.
-        let _claim = svm
+        let claim = svm
             .map(|svm| svm.claim(Pages::around_bytes(address, bytes)))
             .transpose()?;
         let gpus = gpus.iter().take(self.process.devices().len());
         for &gpu in gpus.take_while(|gpu| **gpu != 0) {
-            self.device(gpu, EINVAL)?.vm()?.map(memory)?;
+            let vm = self.device(gpu, EINVAL)?.vm()?;
+            if let Some(claim) = &claim {
+                claim.clear(vm)?;
+            }
+            vm.map(memory)?;
         }
         memory.sync(false)
     }

@@ -367,13 +367,17 @@ impl World {
         rustix::io::read(&self.pipe.0, &mut rest).map(drop)
     }
 
-    /// ALLOC_MEMORY_OF_GPU: `vram`, `gtt`, or `userptr` of the memory at `memory`.
+    /// ALLOC_MEMORY_OF_GPU: `vram`, `gtt`, `ring` (GTT that is mapped twice in a row, of half the
+    /// size), or `userptr` of the memory at `memory`.
     pub fn alloc(&mut self, name: &str, kind: &str, at: [u64; 3], gpu: u32) -> Result<Outcome> {
         let [start, size, memory] = at;
         let flags = uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE
             | match kind {
                 "vram" => uapi::KFD_IOC_ALLOC_MEM_FLAGS_VRAM,
                 "gtt" => uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT,
+                "ring" => {
+                    uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT | uapi::KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM
+                }
                 "userptr" => uapi::KFD_IOC_ALLOC_MEM_FLAGS_USERPTR,
                 _ => anyhow::bail!("{kind} is no buffer"),
             };
