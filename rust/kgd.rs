@@ -427,12 +427,11 @@ pub(crate) trait SharedMemory {
     /// Maps as many pages as there are addresses, at most 256. Allocates nothing if there are
     /// tables.
     fn map_pages(&self, vm: &VmHandle, entries: NewEntries, addresses: &mut [u64]) -> Result;
-    /// Waits until the page tables are as they shall be. `ETIME`: they are not, after a while;
-    /// `EIO`: an update has failed, which fails the others until the tables are locked again.
+    /// Waits until the page tables are as they shall be. `ETIME`: they are not, after a while.
     fn sync_tables(&self, vm: &VmHandle) -> Result;
     /// Unmaps pages, and waits; not under the tables' lock, and legal under reclaim. The TLB is the
     /// caller's to flush. After an error they may be mapped still. `EBUSY`: the tables are out of
-    /// VRAM; `EIO`: as for `sync_tables`.
+    /// VRAM.
     fn unmap_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
     /// Gives system pages addresses for the device, and says whether that is to be undone.
     /// `EFAULT`: one is in the memory of a device.

@@ -92,16 +92,13 @@ void bridge_pages_unlock(struct bridge_vm *vm)
 
 static int wait_for(struct bridge_vm *vm, struct dma_fence *fence)
 {
-	int ret;
+	long left;
 
 	if (!fence)
 		return 0;
-	ret = waited(vm, dma_fence_wait_timeout(fence, false, patience(vm)));
-	/* Where an update has failed amdgpu cancels all that follow, until it validates the VM. */
-	if (!ret && dma_fence_get_status(fence) < 0)
-		ret = -EIO;
+	left = dma_fence_wait_timeout(fence, false, patience(vm));
 	dma_fence_put(fence);
-	return ret;
+	return waited(vm, left);
 }
 
 static int update(struct amdgpu_device *adev, struct bridge_vm *vm, bool unlocked, bool flush,

@@ -329,12 +329,11 @@ int bridge_pages_make_tables(struct amdgpu_device *adev, struct bridge_vm *vm, u
 /* addresses: of the pages, for the device. */
 int bridge_pages_map(struct amdgpu_device *adev, struct bridge_vm *vm,
 		     const struct bridge_pages *pages, u64 *addresses);
-/* Waits until the page tables are as they shall be. -EIO: an update has failed. */
+/* Waits until the page tables are as they shall be. */
 int bridge_pages_sync(struct bridge_vm *vm);
 /*
  * Without the lock, and may run under reclaim; waits. The TLB is the caller's to flush. -EBUSY: the
- * page tables are out of VRAM, and still have the pages when they come back. -EIO: the update has
- * failed, or one before it, since the page tables were locked last.
+ * page tables are out of VRAM, and still have the pages when they come back.
  */
 int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count);
 /* pfns: HMM's. undo: they have to be unmapped some day. -EFAULT: one is in a device's memory. */

@@ -17,7 +17,7 @@ use super::{
         Region,
         REGION_PAGES, //
     },
-    Gpu, Svm,
+    sleep, Gpu, Svm,
 };
 use crate::{
     kgd::Vm,
@@ -74,7 +74,7 @@ impl Claim {
             };
             for piece in piece.pieces(GRANULE_PAGES) {
                 if let Some(granule) = region.granule(piece.start) {
-                    self.clear_granule(place, &region, &granule, piece)?;
+                    self.clear_granule((place, &**vm), &region, &granule, piece)?;
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Claim {
 
     fn clear_granule(
         &self,
-        place: usize,
+        (place, vm): (usize, &Vm),
         region: &Region,
         granule: &Granule,
         pages: Pages,
@@ -92,7 +92,12 @@ impl Claim {
         if !is_seen() {
             return Ok(());
         }
-        self.svm.retry(granule, |gpu| gpu == place)?;
+        let retry = || granule.retry(&self.svm.gpus, |gpu| gpu == place);
+        if !retry() {
+            // As amdgpu does for the buffer.
+            sleep::bring_tables_back(vm)?;
+            retry();
+        }
         if granule.is_idle() {
             // Whoever would have tried it again finds nothing to do.
             region.look_again();

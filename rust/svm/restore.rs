@@ -28,7 +28,7 @@ use super::{
         PAGE_SHIFT, //
     },
     region::RegionUse,
-    sleep, Evicting, Svm, RESTORE,
+    Evicting, Svm, RESTORE,
 };
 use crate::{
     linux::{
@@ -335,29 +335,6 @@ impl Svm {
         }
     }
 
-    /// Takes those pages of a granule from GPUs, those of which `from` is true, that could not be
-    /// taken when they should have been. If need be amdgpu puts the page tables into VRAM again,
-    /// and goes on to write them after it has failed to, which it does for who locks them.
-    /// `EAGAIN`: a GPU may see some of them still; other errors as of
-    /// [`Vm::tables`](crate::kgd::Vm::tables).
-    pub(super) fn retry(&self, granule: &Granule, from: impl Fn(usize) -> bool) -> Result {
-        if granule.retry(&self.gpus, &from) {
-            return Ok(());
-        }
-        for (place, gpu) in self.gpus.iter().enumerate() {
-            match gpu.vm() {
-                Ok(vm) if from(place) && granule.is_stale(place, granule.pages()) => {
-                    sleep::bring_tables_back(vm)?;
-                }
-                _ => (),
-            }
-        }
-        match granule.retry(&self.gpus, &from) {
-            true => Ok(()),
-            false => Err(EAGAIN),
-        }
-    }
-
     /// Returns how many pages were missing.
     fn bring_granule_back(
         self: &Arc<Self>,
@@ -366,7 +343,9 @@ impl Svm {
         mm: &MmWithUser,
     ) -> Result<u64> {
         let idle = granule.is_idle();
-        self.retry(granule, |_| true)?;
+        if !granule.retry(&self.gpus, |_| true) {
+            return Err(EBUSY);
+        }
         if !idle && granule.is_idle() {
             region.look_again();
         }

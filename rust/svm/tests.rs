@@ -26,7 +26,6 @@ mod tests {
         },
         linux::test_space, //
     };
-    use kernel::time::delay::fsleep;
 
     /// The queues of a process that has none: how often they were taken off.
     struct Queues(Arc<Atomic<u32>>);
@@ -307,27 +306,5 @@ mod tests {
         assert_eq!(claim.clear(svm.gpus[0].vm().unwrap()), Ok(()));
         assert!(is_idle() && !fakes[0].live().tables_out);
         assert_eq!(fakes[0].live().table_locks, 0);
-    }
-
-    #[test]
-    fn page_tables_come_back_for_pages_that_are_to_go() {
-        let pages = part(memory(), 0, 4);
-        let fake = Fake::new().unwrap();
-        let world = World::new(&[&fake]);
-        let svm = world.svm();
-        assert_eq!(svm.set(pages, &[Attribute::Access(0)]), Ok(()));
-        fake.put_tables_out();
-        unmap(pages);
-        let has_granule = || {
-            let region = svm.region_of(pages.start);
-            region.is_some_and(|region| region.granule(pages.start).is_some())
-        };
-        for _ in 0..1000 {
-            if !has_granule() && !fake.live().tables_out {
-                break;
-            }
-            fsleep(Delta::from_millis(5));
-        }
-        assert!(!has_granule() && !fake.live().tables_out);
     }
 }
