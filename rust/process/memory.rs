@@ -122,7 +122,7 @@ pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i3
 ///
 /// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
 /// such buffer. `EADDRINUSE`: memory at its address has attributes of shared virtual memory by now.
-/// `EAGAIN`: that GPU may see still what was at its address before.
+/// `EAGAIN`, `EIO`: that GPU may see still what was at its address before, for now or for good.
 pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
     owner.vm()?;

@@ -56,9 +56,8 @@ impl Svm {
 impl Claim {
     /// The GPU of that VM sees nothing at these pages any more when this returns, and nothing is
     /// left to be unmapped there afterwards. `EAGAIN`: it may still, for it is about to be reset,
-    /// or does not answer, or a signal has come, or the machine goes to sleep; the caller comes
-    /// again.
-    /// `ENOMEM`: there is no room for the page tables.
+    /// or a signal has come, or the machine goes to sleep; the caller comes again. `EIO`: it does
+    /// not answer. `ENOMEM`: there is no room for the page tables.
     ///
     /// Takes what a granule's state needs, and for a moment the page tables' reservation: not to be
     /// called under `changing`.
@@ -88,21 +87,27 @@ impl Claim {
         granule: &Granule,
         pages: Pages,
     ) -> Result {
-        let is_seen = || !granule.seen(pages, |gpu| gpu == place).0.is_empty();
-        if !is_seen() {
+        // None is mapped: they have no attributes.
+        let is_stale = || granule.is_stale(place, pages);
+        if !is_stale() {
             return Ok(());
         }
-        let retry = || granule.retry(&self.svm.gpus, |gpu| gpu == place);
-        if !retry() {
+        // A flush that a reset has cut short is made again after it. Any other one that fails does
+        // so again.
+        let retry = || match granule.retry_on(&self.svm.gpus, place) {
+            Err(error) if error != EAGAIN => Err(EIO),
+            other => other,
+        };
+        if !retry()? {
             // As amdgpu does for the buffer.
             sleep::bring_tables_back(vm)?;
-            retry();
+            retry()?;
         }
         if granule.is_idle() {
             // Whoever would have tried it again finds nothing to do.
             region.look_again();
         }
-        match is_seen() {
+        match is_stale() {
             true => Err(EAGAIN),
             false => Ok(()),
         }

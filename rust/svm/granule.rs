@@ -413,7 +413,7 @@ impl Granule {
             taken = taken.union(mapped);
             view.mapped = view.mapped.minus(gone);
             view.stale = view.stale.union(gone);
-            done &= self.forget(gpu, view, gone);
+            done &= self.forget(gpu, view, gone) == Ok(true);
             let told = mapped.intersection(wanted);
             told.runs(self.first).for_each(|run| tell(place, run));
         }
@@ -421,24 +421,32 @@ impl Granule {
         done
     }
 
-    /// Takes those pages from GPUs, those of which `from` is true, that could not be taken when
-    /// they should have been.
-    pub(super) fn retry(&self, gpus: &[Gpu], from: impl Fn(usize) -> bool) -> bool {
-        let mut state = self.state();
+    /// Takes those pages from GPUs that could not be taken when they should have been.
+    pub(super) fn retry(&self, gpus: &[Gpu]) -> bool {
         let mut done = true;
-        for (place, (gpu, view)) in gpus.iter().zip(state.views.iter_mut()).enumerate() {
-            let stale = view.stale;
-            if !stale.is_empty() && from(place) {
-                done &= self.forget(gpu, view, stale);
-            }
+        for place in 0..gpus.len() {
+            done &= self.retry_on(gpus, place) == Ok(true);
         }
         done
     }
 
-    /// Makes a GPU forget stale pages.
-    fn forget(&self, gpu: &Gpu, view: &mut View, gone: PageBits) -> bool {
+    /// Takes them from one of the GPUs. `false`: its page tables could not be changed. `ETIME`,
+    /// `EAGAIN`: it may use what it had translated before ([`Vm::flush_tlb`]).
+    pub(super) fn retry_on(&self, gpus: &[Gpu], place: usize) -> Result<bool> {
+        let mut state = self.state();
+        match (gpus.get(place), state.views.get_mut(place)) {
+            (Some(gpu), Some(view)) if !view.stale.is_empty() => {
+                let stale = view.stale;
+                self.forget(gpu, view, stale)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Makes a GPU forget stale pages. See [`Granule::retry_on`].
+    fn forget(&self, gpu: &Gpu, view: &mut View, gone: PageBits) -> Result<bool> {
         let Ok(vm) = gpu.vm() else {
-            return true;
+            return Ok(true);
         };
         let mut forgotten = PageBits::NONE;
         for run in gone.runs(self.first) {
@@ -448,17 +456,21 @@ impl Granule {
                 Err(error) => pr_debug!("pages cannot be unmapped: {error:?}\n"),
             }
         }
-        if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()) {
-            // The GPU may use them still, as if they were mapped.
-            pr_debug!("translations are not invalidated: {error:?}\n");
-            return false;
-        }
+        // After an error the GPU may use them still, as if they were mapped.
+        vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask())
+            .inspect_err(|error| pr_debug!("translations are not invalidated: {error:?}\n"))?;
         for run in forgotten.runs(self.first) {
             view.give_back(gpu, run);
         }
         view.stale = view.stale.minus(forgotten);
         view.joined = view.joined.minus(forgotten);
-        gone == forgotten
+        // The page before one of them is mapped alone by now, if it is: else both would be stale.
+        for run in forgotten.runs(self.first) {
+            let before = run.start.max(self.first + 1) - 1;
+            let before = PageBits::of(Pages::new(before, before + 1));
+            view.joined = view.joined.minus(before.minus(view.stale));
+        }
+        Ok(gone == forgotten)
     }
 }
 
@@ -519,9 +531,9 @@ mod tests {
         assert!(!granule.take(&gpus, one, PageBits::NONE, |_| true, |_, _| ()));
         // Nobody else gets what the GPU may use.
         assert_eq!(fake.live().dma_pages, 6);
-        assert!(!granule.retry(&gpus, |_| true) && granule.is_stale(0, pages));
+        assert!(!granule.retry(&gpus) && granule.is_stale(0, pages));
         fake.set_stuck(false, false);
-        assert!(granule.retry(&gpus, |_| true) && granule.is_idle() && !granule.is_incomplete());
+        assert!(granule.retry(&gpus) && granule.is_idle() && !granule.is_incomplete());
         assert_eq!(fake.live().dma_pages, 0);
         // What is lost is looked for, too, until it is there.
         granule.lose_all();

@@ -343,7 +343,7 @@ impl Svm {
         mm: &MmWithUser,
     ) -> Result<u64> {
         let idle = granule.is_idle();
-        if !granule.retry(&self.gpus, |_| true) {
+        if !granule.retry(&self.gpus) {
             return Err(EBUSY);
         }
         if !idle && granule.is_idle() {

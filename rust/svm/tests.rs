@@ -288,7 +288,7 @@ mod tests {
         // Who would unmap them later, be it a worker, would unmap the buffer.
         let claim = svm.claim(pages).unwrap();
         let clear = |gpu: usize| claim.clear(svm.gpus[gpu].vm().unwrap());
-        assert_eq!((clear(0), clear(1)), (Err(EAGAIN), Ok(())));
+        assert_eq!((clear(0), clear(1)), (Err(EIO), Ok(())));
         fakes[0].set_stuck(false, false);
         assert_eq!(clear(0), Ok(()));
         let is_idle = || {
@@ -306,5 +306,23 @@ mod tests {
         assert_eq!(claim.clear(svm.gpus[0].vm().unwrap()), Ok(()));
         assert!(is_idle() && !fakes[0].live().tables_out);
         assert_eq!(fakes[0].live().table_locks, 0);
+    }
+
+    #[test]
+    fn a_buffer_is_mapped_behind_a_page_that_is_seen() {
+        let area = memory();
+        let (page, behind) = (part(area, 16, 17), part(area, 17, 18));
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let access = [Attribute::Access(0)];
+        assert_eq!(svm.set(part(area, 16, 18), &access), Ok(()));
+        fake.put_tables_out();
+        unmap(behind);
+        // The first one comes back while the other one is stale.
+        assert_eq!(svm.settle_now(), Ok(()));
+        assert_eq!(svm.set(page, &access), Ok(()));
+        let claim = svm.claim(behind).unwrap();
+        assert_eq!(claim.clear(svm.gpus[0].vm().unwrap()), Ok(()));
     }
 }
