@@ -17,6 +17,7 @@ use crate::ids::GpuVa;
 use core::ops::{
     AddAssign,
     DerefMut,
+    Range,
     SubAssign, //
 };
 
@@ -157,23 +158,28 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
         Ok(words.len())
     }
 
-    /// Copies the list to where the hardware will read it; first its last `first` words.
-    pub(crate) fn copy(&self, first: usize, to: &ListTarget<'_>) -> Result<usize, ListFull> {
+    /// Copies these pieces of the list, by their words, to where the hardware will read it.
+    pub(crate) fn copy(
+        &self,
+        pieces: [Range<usize>; 3],
+        to: &ListTarget<'_>,
+    ) -> Result<usize, ListFull> {
         let (_, list) = self
             .room
             .split_at_checked(self.room.len() - self.dwords)
             .ok_or(ListFull)?;
-        if list.len() > to.capacity {
-            return Err(ListFull);
+        let mut copied = 0;
+        for piece in pieces {
+            let piece = list.get(piece).ok_or(ListFull)?;
+            if copied + piece.len() > to.capacity {
+                return Err(ListFull);
+            }
+            if !piece.is_empty() {
+                to.words.set_row(copied, piece);
+            }
+            copied += piece.len();
         }
-        let (last, first) = list
-            .split_at_checked(list.len() - first.min(list.len()))
-            .ok_or(ListFull)?;
-        if !first.is_empty() {
-            to.words.set_row(0, first);
-        }
-        to.words.set_row(first.len(), last);
-        Ok(list.len())
+        Ok(copied)
     }
 }
 
@@ -233,6 +239,10 @@ mod tests {
         known(GpuVa::new(0xff_0041_2000))
     }
 
+    fn whole(words: usize) -> [Range<usize>; 3] {
+        [0..words, 0..0, 0..0]
+    }
+
     fn target(words: &TestWords, capacity: usize) -> ListTarget<'_> {
         ListTarget {
             words,
@@ -250,7 +260,7 @@ mod tests {
         assert_eq!(image.put(3, 0, &Packet::new([8, 9])), Ok(2));
         assert_eq!(image.put(3, 0, &Packet::new([5])), Ok(1));
         assert_eq!(image.put(3, 1, &Packet::new([6, 7])), Ok(2));
-        assert_eq!(image.copy(0, &target(&words, 16)), Ok(7));
+        assert_eq!(image.copy(whole(7), &target(&words, 16)), Ok(7));
         assert!(words
             .written()
             .map(|(_, word)| word)
@@ -258,17 +268,17 @@ mod tests {
         assert_eq!(image.replace(3, 2, 0).map(|gone| gone.len()), Ok(0));
         assert_eq!(image.dwords(), 5);
         let words = TestWords::new();
-        assert_eq!(image.copy(0, &target(&words, 16)), Ok(5));
+        assert_eq!(image.copy(whole(5), &target(&words, 16)), Ok(5));
         assert!(words.written().map(|(_, word)| word).eq([8, 9, 1, 2, 3]));
     }
 
     #[test]
-    fn the_last_words_may_come_first() {
+    fn the_pieces_may_come_in_another_order() {
         let (mut room, words) = ([0; 16], TestWords::new());
         let mut image = Image::new(&mut room[..]);
         assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
         assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Ok(2));
-        assert_eq!(image.copy(3, &target(&words, 16)), Ok(5));
+        assert_eq!(image.copy([2..5, 0..2, 5..5], &target(&words, 16)), Ok(5));
         assert!(words.written().map(|(_, word)| word).eq([1, 2, 3, 4, 5]));
         let list = target(&words, 16).finish(5, format(), false, 1);
         let expected = RunList {
@@ -306,8 +316,8 @@ mod tests {
         assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Err(ListFull));
         assert_eq!(image.put(0, 4, &Packet::new([4, 5])), Err(ListFull));
         assert_eq!(image.put(4, 0, &Packet::new([4])), Err(ListFull));
-        assert_eq!(image.copy(0, &target(&words, 2)), Err(ListFull));
-        assert_eq!(image.copy(0, &target(&words, 4)), Ok(3));
+        assert_eq!(image.copy(whole(3), &target(&words, 2)), Err(ListFull));
+        assert_eq!(image.copy(whole(3), &target(&words, 4)), Ok(3));
         let full = target(&words, 4).finish(3, format(), true, 1);
         assert_eq!(full.err(), Some(ListFull));
         assert!(words.written().eq([(0, 1), (1, 2), (2, 3)]));

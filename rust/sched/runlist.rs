@@ -70,7 +70,10 @@ use crate::{
         PciName,
         ResetGuard, //
     },
-    linux::errno,
+    linux::{
+        errno,
+        ratelimit::may_complain, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -290,7 +293,9 @@ impl Runlist {
         over.xnack = self.hiq.xnack_chain() && inner.state.mixes_xnack();
         let isolated = self.kgd.isolates(self.hiq.partition());
         inner.state.set_isolated(isolated)?;
-        inner.state.take_turns(over.any());
+        // Of those that are kept apart one is on the hardware at a time.
+        let apart = isolated && inner.state.counts().processes > 1;
+        inner.state.take_turns(over.any() || apart);
         let list = self.copy(&inner.state, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
@@ -328,7 +333,7 @@ impl Runlist {
     }
 
     fn report(&self, now: Oversubscription, before: Oversubscription) {
-        if now.any() && !before.any() {
+        if now.any() && !before.any() && may_complain() {
             gpu_warn!(
                 self.pci_name(),
                 "more to run than the GPU holds at once:{}{}{}{}; it will be slower\n",

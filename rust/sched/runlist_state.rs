@@ -62,8 +62,9 @@ pub(super) struct RunlistState {
     /// Slots of the copy queues in the list.
     copy_slots: CopySlots,
     counts: Counts,
-    /// Who the list begins with, if that before did not fit the hardware, nor does this one.
+    /// Who the last list began with that did not fit the hardware, and whether this one does not.
     begin: Option<Key>,
+    takes_turns: bool,
 }
 
 impl From<ListFull> for Error {
@@ -149,6 +150,7 @@ impl RunlistState {
             copy_slots: CopySlots::default(),
             counts: Counts::default(),
             begin: None,
+            takes_turns: false,
         })
     }
 
@@ -197,7 +199,8 @@ impl RunlistState {
 
     /// A list is to be copied; `over`: it does not fit the hardware, which begins at the front and
     /// may get no further until the next one comes. So each of these begins with the next process:
-    /// who has lists made one after the other keeps nobody from the hardware.
+    /// who has lists made one after the other, some of which may fit, keeps nobody from the
+    /// hardware.
     pub(super) fn take_turns(&mut self, over: bool) {
         let next = |behind: Option<Key>| {
             let mut running = self
@@ -207,27 +210,35 @@ impl RunlistState {
             let next = running.find(|(key, _)| behind.is_none_or(|behind| **key > behind));
             next.map(|(key, _)| *key)
         };
-        self.begin = match self.begin {
-            _ if !over => None,
-            begin => next(begin).or_else(|| next(None)),
-        };
+        self.takes_turns = over;
+        if over {
+            self.begin = next(self.begin).or_else(|| next(None));
+        }
     }
 
-    /// Copies the list to where the hardware will read it: the newest process first, those with its
-    /// XNACK mode before the others; or, of one mode, whose turn it is, and the newest behind the
-    /// oldest.
+    /// Copies the list to where the hardware will read it: the newest process first, or whose turn
+    /// it is, and the newest of the same XNACK mode behind the oldest; those with its XNACK mode
+    /// before the others.
     pub(super) fn copy(&self, to: &ListTarget<'_>) -> Result<usize, ListFull> {
         let newest = |from: Key| {
             let process = self.processes.cursor_lower_bound(&from);
             process.map_or(u64::MAX, |process| process.current().0.age())
         };
-        let begin = self.begin.and_then(|key| self.processes.get(&key));
+        let end = self.image.dwords();
+        // Where those without XNACK begin.
+        let border = end - self.without_xnack();
+        let begin = self.begin.filter(|_| self.takes_turns);
+        let begin = begin.and_then(|key| self.processes.get(&key));
         let first = match begin {
-            Some(process) if !self.mixes_xnack() => process.part.behind + process.part.dwords,
-            _ if newest(Key(Key::NO_XNACK)) < newest(Key(0)) => self.without_xnack(),
-            _ => 0,
+            Some(process) => end - (process.part.behind + process.part.dwords),
+            None if newest(Key(Key::NO_XNACK)) < newest(Key(0)) => border,
+            None => 0,
         };
-        self.image.copy(first % self.image.dwords().max(1), to)
+        let pieces = match first < border {
+            true => [first..border, 0..first, border..end],
+            false => [first..end, border..first, 0..border],
+        };
+        self.image.copy(pieces, to)
     }
 
     fn process(&mut self, key: Key) -> Result<&mut SchedProcess> {

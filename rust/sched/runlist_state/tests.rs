@@ -243,10 +243,36 @@ mod tests {
         state.take_turns(true);
         state.set_evicted(keys[2], false).unwrap();
         assert_eq!(begin(&state), Some(2 * queue + idle));
+        // One that fits begins with the newest, and changes nothing of that.
         state.take_turns(false);
         assert_eq!(begin(&state), Some(0));
-        state.take_turns(true);
-        assert_eq!(begin(&state), Some(0));
+        for first in [0, queue] {
+            state.take_turns(true);
+            assert_eq!(begin(&state), Some(first));
+            state.take_turns(false);
+        }
+    }
+
+    #[test]
+    fn of_both_xnack_modes_everybody_has_a_turn() {
+        let mut state = state();
+        // The third one has XNACK, and so has the fifth one, of which nothing runs.
+        for number in 0..5 {
+            let key = state.add(process(number, number == 2 || number == 4), None);
+            state.insert(key, queue(number, number != 4)).unwrap();
+        }
+        // The second word of a list is of the first process's packet.
+        let begins = [(); 5].map(|()| {
+            let words = TestWords::new();
+            state.take_turns(true);
+            assert_eq!(copied(&state, &words), state.image.dwords());
+            crate::gfx::Words::get(&words, 1)
+        });
+        let [turns @ .., again] = begins;
+        assert_eq!(again, turns[0]);
+        for (at, turn) in turns.iter().enumerate() {
+            assert!(!turns[at + 1..].contains(turn));
+        }
     }
 
     #[test]
