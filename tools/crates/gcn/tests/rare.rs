@@ -127,6 +127,28 @@ fn a_half_that_signals_becomes_a_quiet_single() {
     });
 }
 
+/// LLVM: `fp16SrcZerosHighBits`.
+#[test]
+fn three_halves_leave_the_upper_half_zero() {
+    let text = "v_min3_f16 v1, v8, v9, v10\n v_max3_f16 v2, v8, v9, v10\n\
+                v_med3_f16 v3, v8, v9, v10\n v_fma_f16 v4, v8, v9, v10\n\
+                v_med3_f16 v5, v8, v9, v10 op_sel:[0,0,0,1]";
+    let set = |wave: &mut gcn::Wave| {
+        for register in 1..6 {
+            wave.vgpr[register] = [0xdead_beef; 64];
+        }
+        for (register, half) in [(8, 0x4000), (9, 0x3c00), (10, 0x4200)] {
+            wave.vgpr[register] = [half; 64];
+        }
+    };
+    after("three halves", text, set, |wave| {
+        let found = [1, 2, 3, 4, 5].map(|register| wave.vgpr[register][7]);
+        // 2 · 1 + 3 is 5.
+        let wanted = [0x3c00, 0x4200, 0x4000, 0xdead_4500, 0x4000_beef];
+        assert_eq!(found, wanted, "{found:x?}");
+    });
+}
+
 #[test]
 fn scalar_atomics_update_memory_once() {
     let text = "s_movk_i32 s4, 5\n s_atomic_add s4, s[2:3], 0x10 glc\n\

@@ -489,7 +489,9 @@ fn place(old: u32, result: u32, sel: Sel, unused: Unused) -> u32 {
 }
 
 /// 16-bit instructions that came with gfx9 keep the other half of their destination; older ones
-/// clear it.
+/// clear it, and so do the minimum, maximum and median of three halves: LLVM counts on it
+/// (AMDGPUISelDAGToDAG, `fp16SrcZerosHighBits`), and where the ISA guide says "hi 16 bits are
+/// preserved" of others it says nothing of them.
 fn keeps_high_half(op: ValuOp) -> bool {
     match op {
         ValuOp::Two(op) => {
@@ -502,6 +504,9 @@ fn keeps_high_half(op: ValuOp) -> bool {
                 | Vop3::v_mad_legacy_i16
                 | Vop3::v_fma_legacy_f16
                 | Vop3::v_div_fixup_legacy_f16
+                | Vop3::v_min3_f16
+                | Vop3::v_max3_f16
+                | Vop3::v_med3_f16
         ),
         _ => false,
     }
