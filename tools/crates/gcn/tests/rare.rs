@@ -127,6 +127,26 @@ fn a_half_that_signals_becomes_a_quiet_single() {
     });
 }
 
+#[test]
+fn integers_are_not_flushed_as_subnormal_numbers() {
+    let text = "v_mov_b32 v8, 3\n v_mov_b32 v9, 4\n v_mov_b32 v10, 5\n\
+                v_ldexp_f32 v1, 1.0, v8\n v_ldexp_f32 v2, v8, v8\n\
+                v_mov_b32 v11, 0x3c00\n v_ldexp_f16 v3, v11, v9\n\
+                v_cvt_f16_u16 v4, v10\n v_cvt_f16_i16 v5, v10\n\
+                v_ldexp_f64 v[6:7], 1.0, v8\n v_add_f16 v12, v10, v10";
+    for (bits, kept) in [(0, [0, 0]), (mode::FP_DENORM, [24, 10])] {
+        let set = move |wave: &mut gcn::Wave| wave.mode = wave.mode & !mode::FP_DENORM | bits;
+        after("integers", text, set, |wave| {
+            let found = [1, 2, 3, 4, 5, 7, 12].map(|register| wave.vgpr[register][7]);
+            let (single, double) = (8f32.to_bits(), (8f64.to_bits() >> 32) as u32);
+            // Subnormal sources are.
+            let [scaled, sum] = kept;
+            let wanted = [single, scaled, 0x4c00, 0x4500, 0x4500, double, sum];
+            assert_eq!(found, wanted, "{bits:#x}: {found:x?}");
+        });
+    }
+}
+
 /// LLVM: `fp16SrcZerosHighBits`.
 #[test]
 fn three_halves_leave_the_upper_half_zero() {

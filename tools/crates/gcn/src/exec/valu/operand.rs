@@ -105,7 +105,8 @@ impl Machine<'_> {
         *hold = lanes;
     }
 
-    /// An f32 source; subnormals are zero where MODE says so.
+    /// A source of an operation on f32; subnormals of that type are zero where MODE says so. An
+    /// integer, as `v_ldexp_f32` has, is what it is.
     #[inline]
     pub(super) fn float_src<'a>(
         &'a self,
@@ -114,7 +115,7 @@ impl Machine<'_> {
         hold: &'a mut Vgpr,
         fp: Fp,
     ) -> &'a Vgpr {
-        if fp.denorm_in {
+        if fp.denorm_in || v.types[index + 1] != Ty::F32 {
             return self.src32(v, index, hold);
         }
         let mut other = blank();
@@ -153,9 +154,10 @@ impl Machine<'_> {
         lanes.map(|value| value >> shift & mask ^ flip)
     }
 
+    /// The same of f16.
     pub(super) fn half_src(&self, v: &Valu, index: usize, fp: Fp) -> Vgpr {
         let lanes = self.src16(v, index);
-        if fp.denorm_in {
+        if fp.denorm_in || v.types[index + 1] != Ty::F16 {
             lanes
         } else {
             lanes.map(|bits| F16.flush(bits.into()) as u32)
@@ -200,9 +202,10 @@ impl Machine<'_> {
         }
     }
 
+    /// The same of f64.
     pub(super) fn double_src(&self, v: &Valu, index: usize, fp: Fp) -> Wide {
         let lanes = self.src64(v, index);
-        if fp.denorm_in {
+        if fp.denorm_in || v.types[index + 1] != Ty::F64 {
             lanes
         } else {
             lanes.map(|bits| F64.flush(bits))
