@@ -248,6 +248,41 @@ fn clamp_that_nobody_knows_is_refused() {
     }
 }
 
+/// The guide, 9.1.5.1: dwords are checked each for itself, without SOFFSET; without an index
+/// NUM_RECORDS counts bytes.
+#[test]
+fn bounds_of_buffers_are_those_of_each_dword() {
+    let text = "s_mov_b64 s[4:5], s[2:3]\n s_movk_i32 s6, 40\n s_mov_b32 s7, 0x27000\n\
+                s_movk_i32 s12, 64\n v_lshlrev_b32 v1, 4, v0\n\
+                v_mov_b32 v4, 7\n v_mov_b32 v5, 7\n v_mov_b32 v6, 7\n v_mov_b32 v7, 7\n\
+                buffer_load_dwordx4 v[8:11], v1, s[4:7], 0 offen\n\
+                buffer_load_dword v12, v1, s[4:7], s12 offen\n\
+                buffer_store_dwordx4 v[4:7], v1, s[4:7], 0 offen offset:16\n\
+                s_or_b32 s5, s5, 0x100000\n\
+                buffer_load_dword v13, v1, s[4:7], 0 offen offset:8\n\
+                s_mov_b32 s6, 2\n\
+                buffer_load_dwordx4 v[16:19], v0, s[4:7], 0 idxen offset:64";
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        let words: Vec<u8> = (0u32..256).flat_map(u32::to_le_bytes).collect();
+        bench.ram.write(data, &words).unwrap();
+    };
+    on_all(Target::Gfx942, text, set, |bench| {
+        let wave = bench.wave();
+        let row = |first: usize, lane: usize| [0, 1, 2, 3].map(|i| wave.vgpr[first + i][lane]);
+        assert_eq!(
+            [1, 2, 3].map(|lane| row(8, lane)),
+            [[4, 5, 6, 7], [8, 9, 0, 0], [0; 4]]
+        );
+        assert_eq!([0, 2, 3].map(|lane| wave.vgpr[12][lane]), [16, 24, 0]);
+        // Bytes, whatever the stride.
+        assert_eq!([0, 1, 2, 3].map(|lane| wave.vgpr[13][lane]), [2, 7, 0, 0]);
+        assert_eq!([0, 1, 2].map(|lane| row(16, lane)[1]), [17, 21, 0]);
+        let found: Vec<u32> = bench.ram.take(wave.scalar64(2), 12);
+        assert_eq!(found, [0, 1, 2, 3, 7, 7, 7, 7, 7, 7, 10, 11]);
+    });
+}
+
 /// The guide: the two lowest bits of base and offset are each ignored.
 #[test]
 fn scalar_addresses_are_sums_of_whole_dwords() {
