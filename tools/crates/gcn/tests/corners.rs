@@ -283,6 +283,30 @@ fn bounds_of_buffers_are_those_of_each_dword() {
     });
 }
 
+/// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
+#[test]
+fn scc_says_whether_the_first_one_is_chosen() {
+    let cases = [
+        ("s_min_i32", [0, 1, 0, 1]),
+        ("s_min_u32", [0, 1, 0, 0]),
+        ("s_max_i32", [1, 0, 1, 0]),
+        ("s_max_u32", [1, 0, 1, 1]),
+    ];
+    for (name, wanted) in cases {
+        let one = |(index, [a, b]): (usize, [i32; 2])| {
+            let to = 16 + index;
+            format!("s_mov_b32 s8, {a}\n {name} s9, s8, {b}\n s_cselect_b32 s{to}, 1, 0\n")
+        };
+        let operands = [[7, 7], [7, 8], [8, 7], [-1, 1]];
+        let text: String = operands.into_iter().enumerate().map(one).collect();
+        after(
+            &text,
+            |_| (),
+            |wave| assert_eq!(wave.scalar[16..20], wanted, "{name}"),
+        );
+    }
+}
+
 /// The guide: the two lowest bits of base and offset are each ignored.
 #[test]
 fn scalar_addresses_are_sums_of_whole_dwords() {
