@@ -19,7 +19,9 @@ use toolchain::Toolchain;
 #[test]
 fn sums_of_masked_differences_slide_by_bytes() {
     let text = "v_mqsad_u32_u8 v[8:11], v[2:3], v4, v[12:15]\n\
-                v_mqsad_pk_u16_u8 v[16:17], v[2:3], v4, v[18:19]";
+                v_mqsad_pk_u16_u8 v[16:17], v[2:3], v4, v[18:19]\n\
+                v_mqsad_pk_u16_u8 v[20:21], v[2:3], v4, v[18:19] clamp\n\
+                v_qsad_pk_u16_u8 v[22:23], v[2:3], v4, v[18:19]";
     let set = |wave: &mut gcn::Wave| {
         wave.vgpr[2] = [0x0403_0201; 64];
         wave.vgpr[3] = [0x0807_0605; 64];
@@ -38,9 +40,14 @@ fn sums_of_masked_differences_slide_by_bytes() {
         {
             assert_eq!(wave.vgpr[8 + index][63], sum + 100 * (12 + index as u32));
         }
-        // Sums of 16 bits saturate.
-        assert_eq!(wave.vgpr[16][0], 24 | 0xffff << 16);
+        // Sums of 16 bits are truncated, with CLAMP they saturate.
+        assert_eq!(wave.vgpr[16][0], 24 | 4 << 16);
         assert_eq!(wave.vgpr[17][0], 17 | 14 << 16);
+        assert_eq!(wave.vgpr[20][0], 24 | 0xffff << 16);
+        assert_eq!(wave.vgpr[21][0], 17 | 14 << 16);
+        // The third bytes are 3, 4, 5, 6.
+        assert_eq!(wave.vgpr[22][0], 27 | 8 << 16);
+        assert_eq!(wave.vgpr[23][0], 22 | 20 << 16);
     });
 }
 

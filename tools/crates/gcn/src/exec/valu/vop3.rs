@@ -273,8 +273,10 @@ impl Machine<'_> {
             }),
             v_sad_u32 => self.map3(v, |a, b, c| total(a.abs_diff(b).into(), c)),
             v_msad_u8 => self.map3(v, |a, b, c| total(masked_sad(a, b).into(), c)),
-            v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c)),
-            v_mqsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c)),
+            v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c, clamp)),
+            v_mqsad_pk_u16_u8 => {
+                self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c, clamp))
+            }
             v_mqsad_u32_u8 => self.quad_sad_wide(v),
             v_cubeid_f32 => self.cube(v, |cube| cube.id),
             v_cubesc_f32 => self.cube(v, |cube| cube.sc),
@@ -541,11 +543,14 @@ fn masked_sad(a: u32, b: u32) -> u32 {
         .sum()
 }
 
-/// Four sums over a window that slides by bytes, each added to a 16-bit field.
-fn quad_sad(sad: fn(u32, u32) -> u32, window: u64, reference: u32, add: u64) -> u64 {
+/// Four sums over a window that slides by bytes, each added to a 16-bit field: the ISA guide has
+/// "truncate each result to 16 bits", but for CLAMP.
+fn quad_sad(sad: fn(u32, u32) -> u32, window: u64, by: u32, add: u64, clamp: bool) -> u64 {
     (0..4).fold(0, |result, index| {
-        let sum = u64::from(sad((window >> (8 * index)) as u32, reference));
-        result | (sum + (add >> (16 * index) & 0xffff)).min(0xffff) << (16 * index)
+        let sum = u64::from(sad((window >> (8 * index)) as u32, by));
+        let sum = sum + (add >> (16 * index) & 0xffff);
+        let sum = if clamp { sum.min(0xffff) } else { sum & 0xffff };
+        result | sum << (16 * index)
     })
 }
 
