@@ -283,6 +283,37 @@ fn bounds_of_buffers_are_those_of_each_dword() {
     });
 }
 
+/// The guide: "(2**29)ULP accuracy and supports denormals".
+#[test]
+fn reciprocals_and_roots_of_doubles_are_coarse() {
+    let text = "v_rcp_f64 v[8:9], v[2:3]\n v_rsq_f64 v[10:11], v[2:3]\n\
+                v_sqrt_f64 v[12:13], v[2:3]\n v_rcp_f64 v[14:15], v[4:5]\n\
+                v_sqrt_f64 v[16:17], v[4:5]\n v_rcp_f64 v[18:19], v[6:7]\n\
+                v_sqrt_f64 v[20:21], -v[2:3]";
+    // The last one's reciprocal is subnormal.
+    let operands = [3.0, 4.0, f64::MAX];
+    let set = |wave: &mut Wave| {
+        for (register, value) in [2, 4, 6].into_iter().zip(operands) {
+            let bits = value.to_bits();
+            wave.vgpr[register] = [bits as u32; 64];
+            wave.vgpr[register + 1] = [(bits >> 32) as u32; 64];
+        }
+    };
+    after(text, set, |wave| {
+        let result = |register: usize| {
+            let [low, high] = [0, 1].map(|half| u64::from(wave.vgpr[register + half][63]));
+            low | high << 32
+        };
+        for (register, exact) in [(8, 1.0 / 3.0), (10, 1.0 / 3f64.sqrt()), (12, 3f64.sqrt())] {
+            let off = result(register).abs_diff(exact.to_bits());
+            assert!((1 << 20..1 << 29).contains(&off), "v{register}: {off:#x}");
+        }
+        let exact = [0.25, 2.0, 1.0 / f64::MAX].map(f64::to_bits);
+        assert_eq!([14, 16, 18].map(result), exact);
+        assert!(f64::from_bits(result(20)).is_nan());
+    });
+}
+
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
 #[test]
 fn scc_says_whether_the_first_one_is_chosen() {

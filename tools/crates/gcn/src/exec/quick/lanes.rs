@@ -6,6 +6,7 @@
 //! The expressions are other ones than those in `valu`, which are the reference.
 
 use super::{Ints, Runner, Singles, Steps, Wides};
+use crate::float::special::COARSE;
 use crate::float::{fma32, settle32, settle64};
 use crate::inst::ValuOp;
 use crate::op::{Vop1, Vop2, Vop3, Vop3p};
@@ -589,6 +590,18 @@ fn sum(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
     (low, a.1.wrapping_add(b.1).wrapping_add((low < a.0).into()))
 }
 
+/// Without its last bits, unless it is subnormal: infinities have none, and of a NaN those left
+/// tell that it is one.
+#[inline(always)]
+fn approximated(value: f64) -> f64 {
+    let bits = value.to_bits();
+    let kept = match bits >> 52 & 0x7ff {
+        0 => u64::MAX,
+        _ => u64::MAX << COARSE,
+    };
+    f64::from_bits(bits & kept)
+}
+
 wides! {
     halves {
         One Vop1 v_mov_b64 |a, _b, _c| a;
@@ -606,7 +619,7 @@ wides! {
         Three Vop3 v_mul_f64 |a, b, _c| a * b;
         Three Vop3 v_fma_f64 |a, b, c| a.mul_add(b, c);
         Two Vop2 v_fmac_f64 |a, b, c| a.mul_add(b, c);
-        One Vop1 v_rcp_f64 |a, _b, _c| 1.0 / a;
-        One Vop1 v_sqrt_f64 |a, _b, _c| a.sqrt();
+        One Vop1 v_rcp_f64 |a, _b, _c| approximated(1.0 / a);
+        One Vop1 v_sqrt_f64 |a, _b, _c| approximated(a.sqrt());
     }
 }
