@@ -314,6 +314,32 @@ fn reciprocals_and_roots_of_doubles_are_coarse() {
     });
 }
 
+/// The guide: "unsupported shift counts as a shift of zero".
+#[test]
+fn addresses_are_scaled_by_up_to_sixteen() {
+    for (shift, scaled) in [
+        (0, 1),
+        (3, 8),
+        (4, 16),
+        (5, 1),
+        (6, 1),
+        (7, 1),
+        (8, 1),
+        (12, 16),
+    ] {
+        let text = "v_lshl_add_u64 v[8:9], v[2:3], v4, v[6:7]";
+        let set = |wave: &mut Wave| {
+            for (register, value) in [(2, 9), (3, 1), (4, shift), (6, 100), (7, 2)] {
+                wave.vgpr[register] = [value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let found = [8, 9].map(|register| wave.vgpr[register][3]);
+            assert_eq!(found, [9 * scaled + 100, scaled + 2], "{shift}");
+        });
+    }
+}
+
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
 #[test]
 fn scc_says_whether_the_first_one_is_chosen() {

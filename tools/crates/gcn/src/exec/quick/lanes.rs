@@ -584,6 +584,15 @@ fn shifted_down((low, high): (u32, u32), sign: u32, by: u32) -> (u32, u32) {
     }
 }
 
+/// A shift of `v_lshl_add_u64`, which has up to 4.
+#[inline(always)]
+fn few(by: u32) -> u32 {
+    match by {
+        0..=4 => by,
+        _ => 0,
+    }
+}
+
 #[inline(always)]
 fn sum(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
     let low = a.0.wrapping_add(b.0);
@@ -608,7 +617,7 @@ wides! {
         Three Vop3 v_lshlrev_b64 |a, b, _c| shifted_up(b, a.0);
         Three Vop3 v_lshrrev_b64 |a, b, _c| shifted_down(b, 0, a.0);
         Three Vop3 v_ashrrev_i64 |a, b, _c| shifted_down(b, (b.1 as i32 >> 31) as u32, a.0);
-        Three Vop3 v_lshl_add_u64 |a, b, c| sum(shifted_up(a, b.0 & 7), c);
+        Three Vop3 v_lshl_add_u64 |a, b, c| sum(shifted_up(a, few(b.0 & 7)), c);
     }
     ints {
         One Vop1 v_cvt_f64_i32 |a, _b, _c| f64::from(a as i32).to_bits();

@@ -50,7 +50,11 @@ impl Machine<'_> {
             v_lshlrev_b64 => self.wide2(v, |a, b| b << (a & 63)),
             v_lshrrev_b64 => self.wide2(v, |a, b| b >> (a & 63)),
             v_ashrrev_i64 => self.wide2(v, |a, b| (b as i64 >> (a & 63)) as u64),
-            v_lshl_add_u64 => self.wide3(v, |a, b, c| (a << (b & 7)).wrapping_add(c)),
+            v_lshl_add_u64 => self.wide3(v, |a, b, c| {
+                // "The design treats unsupported shift counts as a shift of zero."
+                let by = if b & 7 > 4 { 0 } else { b & 7 };
+                (a << by).wrapping_add(c)
+            }),
             v_bitop3_b32 => {
                 let table = v.mods.bitop3;
                 self.map3(v, |a, b, c| by_table(table, [a, b, c]))
