@@ -340,6 +340,33 @@ fn addresses_are_scaled_by_up_to_sixteen() {
     }
 }
 
+/// The guide: `{ D1.i1, D0.i64 } = 65'B(65'I(S0.i32) * 65'I(S1.i32) + 65'I(S2.i64))`.
+#[test]
+fn signed_products_carry_their_sign() {
+    let top = i64::MAX;
+    for (a, b, c, carry) in [
+        (-1, 1, 0, 1),
+        (1, 1, -1, 0),
+        (1, 1, top, 0),
+        (-1, 1, -top - 1, 1),
+    ] {
+        let text = "v_mad_i64_i32 v[8:9], s[10:11], v2, v3, v[4:5]";
+        let set = |wave: &mut Wave| {
+            let high = (c >> 32) as u32;
+            let operands = [a as u32, b as u32, c as u32, high];
+            for (register, value) in (2..).zip(operands) {
+                wave.vgpr[register] = [value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let [low, high] = [8, 9].map(|register| u64::from(wave.vgpr[register][3]));
+            let sum = i64::from(a * b).wrapping_add(c);
+            assert_eq!((low | high << 32) as i64, sum, "{a} {b} {c}");
+            assert_eq!(wave.scalar64(10) >> 3 & 1, carry, "{a} {b} {c}");
+        });
+    }
+}
+
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
 #[test]
 fn scc_says_whether_the_first_one_is_chosen() {

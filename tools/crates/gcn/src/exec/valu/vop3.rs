@@ -106,9 +106,11 @@ impl Machine<'_> {
             }),
             v_mad_i64_i32 => self.mad_wide(v, |a, b, c| {
                 let product = i64::from(a as i32) * i64::from(b as i32);
-                let (sum, overflow) = product.overflowing_add(c as i64);
+                let sum = product.wrapping_add(c as i64);
                 let limited = product.saturating_add(c as i64);
-                (if clamp { limited } else { sum } as u64, overflow)
+                // Bit 64 of the exact sum, which is its sign.
+                let top = i128::from(product) + i128::from(c as i64) < 0;
+                (if clamp { limited } else { sum } as u64, top)
             }),
             v_add_i32 => self.signed_sum(v, i32::wrapping_add, i32::saturating_add),
             v_sub_i32 => self.signed_sum(v, i32::wrapping_sub, i32::saturating_sub),
@@ -396,7 +398,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// 32 × 32 + 64 bits; the lane mask SDST takes the carry.
+    /// 32 × 32 + 64 bits; the lane mask SDST takes bit 64.
     #[inline(always)]
     fn mad_wide(&mut self, v: &Valu, f: impl Fn(u32, u32, u64) -> (u64, bool)) -> Done {
         let mut hold = [[0; LANES]; 2];
