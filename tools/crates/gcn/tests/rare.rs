@@ -154,6 +154,24 @@ fn integers_are_not_flushed_as_subnormal_numbers() {
     }
 }
 
+/// The guide: of v_mad_f16 "denormals are flushed", of v_fma_f16 "denormals are supported".
+#[test]
+fn a_multiply_add_of_halves_knows_no_subnormal_numbers() {
+    let text = "v_mov_b32 v8, 0x3c00\n v_mov_b32 v9, 3\n v_mov_b32 v10, 0\n\
+                v_mov_b32 v11, 0x3800\n v_mov_b32 v12, 0x0400\n\
+                v_mad_f16 v1, v8, v9, v10\n v_mad_f16 v2, v11, v12, v10\n\
+                v_mad_f16 v3, v8, v8, v10\n v_fma_f16 v4, v8, v9, v10";
+    after(
+        "multiply-add",
+        text,
+        |_| (),
+        |wave| {
+            let found = [1, 2, 3, 4].map(|register| wave.vgpr[register][7]);
+            assert_eq!(found, [0, 0, 0x3c00, 3], "{found:x?}");
+        },
+    );
+}
+
 /// LLVM: `fp16SrcZerosHighBits`.
 #[test]
 fn three_halves_leave_the_upper_half_zero() {
