@@ -172,6 +172,23 @@ fn a_multiply_add_of_halves_knows_no_subnormal_numbers() {
     );
 }
 
+#[test]
+fn an_output_scale_makes_no_subnormal_number() {
+    let text = "v_mul_f32 v1, 1.0, v8 div:2\n v_mul_f32 v2, 1.0, v8 mul:2\n\
+                v_mul_f16 v3, 1.0, v9 div:2\n v_mul_f64 v[4:5], 1.0, v[10:11] div:2\n\
+                v_mul_f64 v[6:7], 1.0, v[10:11] mul:2";
+    let set = |wave: &mut gcn::Wave| {
+        wave.mode &= !(mode::FP_DENORM | mode::IEEE);
+        for (register, value) in [(8, 0x00c0_0000), (9, 0x0600), (10, 0), (11, 0x0018_0000)] {
+            wave.vgpr[register] = [value; 64];
+        }
+    };
+    after("output scale", text, set, |wave| {
+        let found = [1, 2, 3, 5, 7].map(|register| wave.vgpr[register][7]);
+        assert_eq!(found, [0, 0x0140_0000, 0, 0, 0x0028_0000], "{found:x?}");
+    });
+}
+
 /// LLVM: `fp16SrcZerosHighBits`.
 #[test]
 fn three_halves_leave_the_upper_half_zero() {

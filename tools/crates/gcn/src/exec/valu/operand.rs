@@ -295,8 +295,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Output scale and clamp, then writes. The scale works only without subnormal results and
-    /// outside IEEE mode.
+    /// Output scale and clamp, then writes. The scale works only without subnormal results, which
+    /// it cannot make either, and outside IEEE mode.
     #[inline]
     pub(super) fn finish32(&mut self, v: &Valu, d: &mut Vgpr, fp: Fp) {
         if !fp.denorm_out {
@@ -304,7 +304,8 @@ impl Machine<'_> {
         }
         if v.mods.omod != 0 && !fp.denorm_out && !fp.ieee {
             let factor = scale_factor(v.mods.omod) as f32;
-            *d = d.map(|bits| (f32::from_bits(bits) * factor).to_bits());
+            let scaled = |bits| (f32::from_bits(bits) * factor).to_bits();
+            *d = d.map(|bits| F32.flush(scaled(bits).into()) as u32);
         }
         if v.mods.clamp {
             *d = d.map(|bits| {
@@ -320,7 +321,7 @@ impl Machine<'_> {
         }
         if v.mods.omod != 0 && !fp.denorm_out && !fp.ieee {
             let factor = scale_factor(v.mods.omod);
-            *d = d.map(|bits| (f64::from_bits(bits) * factor).to_bits());
+            *d = d.map(|bits| F64.flush((f64::from_bits(bits) * factor).to_bits()));
         }
         if v.mods.clamp {
             *d = d.map(|bits| clamp(f64::from_bits(bits), bits, fp, 1f64.to_bits()));
@@ -335,7 +336,8 @@ impl Machine<'_> {
         }
         if v.mods.omod != 0 && !fp.denorm_out && !fp.ieee {
             let factor = scale_factor(v.mods.omod) as f32;
-            *d = d.map(|bits| half::from_f32(half::to_f32(bits as u16) * factor).into());
+            let scaled = |bits: u32| half::from_f32(half::to_f32(bits as u16) * factor);
+            *d = d.map(|bits| F16.flush(scaled(bits).into()) as u32);
         }
         if v.mods.clamp {
             *d = d.map(|bits| {
