@@ -189,6 +189,34 @@ fn an_output_scale_makes_no_subnormal_number() {
     });
 }
 
+/// The guide: "Input denormals are not flushed but output flushing is allowed."
+#[test]
+fn the_end_of_a_division_takes_subnormal_numbers() {
+    let text = "s_mov_b64 vcc, 0\n v_div_fmas_f32 v1, v8, v9, 0\n\
+                v_div_fmas_f64 v[2:3], v[10:11], v[12:13], 0\n\
+                v_div_fmas_f32 v4, v8, 1.0, 0\n v_fma_f32 v5, v8, v9, 0";
+    let set = |wave: &mut gcn::Wave| {
+        wave.mode &= !mode::FP_DENORM;
+        // The least numbers, and powers of two that make them normal.
+        let powers = [
+            (9, 2f32.powi(100).to_bits()),
+            (13, (2f64.powi(900).to_bits() >> 32) as u32),
+        ];
+        for (register, value) in [(8, 1), (10, 1), (11, 0), (12, 0)]
+            .into_iter()
+            .chain(powers)
+        {
+            wave.vgpr[register] = [value; 64];
+        }
+    };
+    after("division", text, set, |wave| {
+        let found = [1, 3, 4, 5].map(|register| wave.vgpr[register][7]);
+        let double = 2f64.powi(900 - 1074).to_bits() >> 32;
+        let wanted = [2f32.powi(100 - 149).to_bits(), double as u32, 0, 0];
+        assert_eq!(found, wanted, "{found:x?}");
+    });
+}
+
 /// LLVM: `fp16SrcZerosHighBits`.
 #[test]
 fn three_halves_leave_the_upper_half_zero() {

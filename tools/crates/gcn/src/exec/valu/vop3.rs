@@ -460,12 +460,14 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The ISA guide: "Input denormals are not flushed but output flushing is allowed."
     fn div_fmas_single(&mut self, v: &Valu) -> Done {
-        let (fp, vcc) = (self.single(), self.wave.vcc());
-        let [a, b, c] = [0, 1, 2].map(|index| {
-            let mut hold = [0; LANES];
-            self.float_src(v, index, &mut hold, fp).map(u64::from)
-        });
+        let vcc = self.wave.vcc();
+        let fp = Fp {
+            denorm_in: true,
+            ..self.single()
+        };
+        let [a, b, c] = [0, 1, 2].map(|index| self.src_any(v, index));
         let mut d = std::array::from_fn(|i| {
             divide::fmas(F32, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0) as u32
         });
@@ -474,8 +476,12 @@ impl Machine<'_> {
     }
 
     fn div_fmas_double(&mut self, v: &Valu) -> Done {
-        let (fp, vcc) = (self.other(), self.wave.vcc());
-        let [a, b, c] = [0, 1, 2].map(|index| self.double_src(v, index, fp));
+        let vcc = self.wave.vcc();
+        let fp = Fp {
+            denorm_in: true,
+            ..self.other()
+        };
+        let [a, b, c] = [0, 1, 2].map(|index| self.src64(v, index));
         let mut d =
             std::array::from_fn(|i| divide::fmas(F64, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0));
         self.finish64(v, &mut d, fp);
