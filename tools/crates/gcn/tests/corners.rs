@@ -367,6 +367,34 @@ fn signed_products_carry_their_sign() {
     }
 }
 
+/// The guide, 9.2.2: sums of halves, and what is compared, as MODE has it.
+#[test]
+fn atomics_in_lds_flush_or_not() {
+    const LEAST: u32 = 1 << 31;
+    let text = "v_mov_b32 v1, 0\n ds_write_b32 v1, v2\n ds_pk_add_f16 v1, v3\n\
+                ds_read_b32 v8, v1\n ds_write_b32 v1, v4\n ds_min_f32 v1, v5\n\
+                ds_read_b32 v9, v1\n ds_write_b32 v1, v4\n ds_cmpst_f32 v1, v5, v6\n\
+                ds_read_b32 v10, v1";
+    let one = 1f32.to_bits();
+    for (bits, wanted) in [
+        (0, [0, LEAST | 5, one]),
+        (mode::FP_DENORM, [0x0008_0002, LEAST | 9, LEAST | 5]),
+    ] {
+        let set = |wave: &mut Wave| {
+            wave.mode = wave.mode & !mode::FP_DENORM | bits;
+            wave.set_exec(1);
+            let operands = [0x0005_0001, 0x0003_0001, LEAST | 5, LEAST | 9, one];
+            for (register, value) in (2..).zip(operands) {
+                wave.vgpr[register] = [value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let found = [8, 9, 10].map(|register| wave.vgpr[register][0]);
+            assert_eq!(found, wanted, "{bits:#x}: {found:x?}");
+        });
+    }
+}
+
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
 #[test]
 fn scc_says_whether_the_first_one_is_chosen() {

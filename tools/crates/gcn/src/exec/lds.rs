@@ -296,7 +296,7 @@ impl Machine<'_> {
     /// DS compares with data0 and stores data1, unlike memory's atomics.
     fn lds_atomic32(&mut self, ds: &DsInst, op: AtomicOp) -> Done {
         let exec = self.wave.exec();
-        let fp = atomic::in_lds(self.wave.mode);
+        let floats = atomic::in_lds(self.wave.mode);
         let mut result = [0; LANES];
         for lane in lanes(exec) {
             let address = self.ds_address(ds, lane);
@@ -306,7 +306,7 @@ impl Machine<'_> {
                 self.data(ds.data0, 0, lane),
                 self.data(ds.data1, 0, lane),
             );
-            let new = atomic::apply32(op, fp, old, data, second);
+            let new = atomic::apply32(op, floats, old, data, second);
             self.lds_store(address, &new.to_le_bytes());
             result[lane] = old;
         }
@@ -316,6 +316,7 @@ impl Machine<'_> {
 
     fn lds_atomic64(&mut self, ds: &DsInst, op: AtomicOp) -> Done {
         let exec = self.wave.exec();
+        let floats = atomic::in_lds(self.wave.mode);
         let mut result = [[0; LANES]; 2];
         for lane in lanes(exec) {
             let address = self.ds_address(ds, lane);
@@ -324,7 +325,7 @@ impl Machine<'_> {
             let old = u64::from_le_bytes(bytes);
             let (data, second) =
                 ordered(op, self.data64(ds.data0, lane), self.data64(ds.data1, lane));
-            let new = atomic::apply64(op, old, data, second);
+            let new = atomic::apply64(op, floats, old, data, second);
             self.lds_store(address, &new.to_le_bytes());
             result[0][lane] = old as u32;
             result[1][lane] = (old >> 32) as u32;

@@ -480,9 +480,13 @@ impl Machine<'_> {
         op: AtomicOp,
         [data, second]: [u64; 2],
     ) -> Result<u64, Fault> {
-        let fp = atomic::in_memory(self.target);
-        let mut narrow_update = |old: u32| atomic::apply32(op, fp, old, data as u32, second as u32);
-        let mut wide_update = |old: u64| atomic::apply64(op, old, data, second);
+        let floats = match place {
+            Place::Lds(_) => atomic::in_lds(self.wave.mode),
+            _ => atomic::in_memory(self.target),
+        };
+        let mut narrow_update =
+            |old: u32| atomic::apply32(op, floats, old, data as u32, second as u32);
+        let mut wide_update = |old: u64| atomic::apply64(op, floats, old, data, second);
         let address = match place {
             Place::Memory(address) => address,
             // A lane's scratch is its own, and LDS belongs to the work-group, of which one wave
