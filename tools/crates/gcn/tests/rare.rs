@@ -124,6 +124,19 @@ fn float_constants_of_16_bit_integers_are_those_of_singles() {
     });
 }
 
+/// As LLVM has it, which makes 0x3c00 of 1.0 there: 2^15360.
+#[test]
+fn float_constants_of_an_exponent_of_halves_are_halves() {
+    let text = "v_ldexp_f16_e64 v1, v8, 1.0\n v_ldexp_f16_e64 v2, v8, -1.0\n\
+                v_ldexp_f16_e64 v3, v8, 3";
+    let set = |wave: &mut gcn::Wave| wave.vgpr[8] = [0x3c00; 64];
+    after("exponents", text, set, |wave| {
+        // -1.0 is -0x4400.
+        let found = [1, 2, 3].map(|register| wave.vgpr[register][5]);
+        assert_eq!(found, [0x7c00, 0, 0x4800]);
+    });
+}
+
 #[test]
 fn a_half_that_signals_becomes_a_quiet_single() {
     let text = "v_cvt_f32_f16 v1, v8\n v_max_f32 v2, 2.0, v1";
