@@ -225,10 +225,12 @@ fn clamp_limits_multiply_adds_and_sums_of_differences() {
     });
 }
 
-/// What CLAMP does to these no document says.
+/// What CLAMP does to these no document says, and of M0 each says something else.
 #[test]
-fn clamp_that_nobody_knows_is_refused() {
+fn what_nobody_knows_is_refused() {
     for text in [
+        "s_movk_i32 m0, 0x100\n ds_append v1",
+        "s_movk_i32 m0, 0x100\n ds_consume v1 offset:4",
         "v_mul_u32_u24_e64 v1, v2, v3 clamp",
         "v_mul_i32_i24_e64 v1, v2, v3 clamp",
         "v_pk_mul_lo_u16 v1, v2, v3 clamp",
@@ -393,6 +395,23 @@ fn atomics_in_lds_flush_or_not() {
             assert_eq!(found, wanted, "{bits:#x}: {found:x?}");
         });
     }
+}
+
+#[test]
+fn a_counter_in_lds_moves_by_the_active_lanes() {
+    let text = "v_mov_b32 v1, 0\n v_mov_b32 v2, 10\n ds_write_b32 v1, v2 offset:256\n\
+                s_mov_b32 m0, 0\n s_movk_i32 s4, 7\n s_mov_b32 s5, 0\n\
+                s_mov_b64 s[6:7], exec\n s_mov_b64 exec, s[4:5]\n ds_append v3 offset:256\n\
+                s_mov_b64 exec, s[6:7]\n ds_consume v4 offset:256\n\
+                ds_read_b32 v5, v1 offset:256";
+    after(
+        text,
+        |_| (),
+        |wave| {
+            let found = [3, 4, 5].map(|register| wave.vgpr[register][2]);
+            assert_eq!(found, [10, 13, 13u32.wrapping_sub(64)]);
+        },
+    );
 }
 
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.

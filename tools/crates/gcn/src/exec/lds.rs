@@ -81,7 +81,7 @@ impl Machine<'_> {
             ds_permute_b32 => self.permute(ds),
             ds_bpermute_b32 => self.permute_back(ds),
             ds_read_addtid_b32 | ds_write_addtid_b32 => self.by_thread(ds),
-            ds_consume | ds_append => self.count_lanes(ds),
+            ds_consume | ds_append => self.count_lanes(inst, ds),
             ds_condxchg32_rtn_b64 => self.conditional_exchange(ds),
             _ => match atomic_op(ds.op) {
                 Some((op, 1)) => self.lds_atomic32(ds, op),
@@ -419,10 +419,14 @@ impl Machine<'_> {
     }
 
     /// `ds_append`, `ds_consume`: one counter moves by the number of active lanes; all lanes get
-    /// its old value.
-    fn count_lanes(&mut self, ds: &DsInst) -> Done {
+    /// its old value. Of M0 the ISA guide says nothing for LDS ("at instr_offset"), and LLVM puts
+    /// the counter's address into it: refused unless it is 0, where both agree.
+    fn count_lanes(&mut self, inst: &Inst, ds: &DsInst) -> Done {
+        if self.wave.m0() != 0 {
+            return Err(unsupported(inst));
+        }
         let exec = self.wave.exec();
-        let address = (self.wave.m0() >> 16) + ds.offset();
+        let address = ds.offset();
         let old = self.lds_dword(address);
         let count = exec.count_ones();
         let new = match ds.op {
