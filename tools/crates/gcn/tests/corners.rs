@@ -414,6 +414,26 @@ fn a_counter_in_lds_moves_by_the_active_lanes() {
     );
 }
 
+/// The guide, 9.1.9.1. LDS has 1024 bytes.
+#[test]
+fn loads_to_lds_read_nothing_for_places_outside() {
+    let text = "s_movk_i32 m0, 0x380\n global_load_lds_dword v[2:3], off\n s_waitcnt vmcnt(0)\n\
+                v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1 offset:896";
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        bench.ram.write(data, &7u32.to_le_bytes()).unwrap();
+        let wave = &mut bench.group.waves[0];
+        // The others' memory is not there.
+        let base = |lane: usize| if lane < 32 { data } else { 0x1000 };
+        wave.vgpr[2] = std::array::from_fn(|lane| base(lane) as u32);
+        wave.vgpr[3] = std::array::from_fn(|lane| (base(lane) >> 32) as u32);
+    };
+    on_all(Target::Gfx942, text, set, |bench| {
+        let found = [0, 31, 32].map(|lane| bench.wave().vgpr[4][lane]);
+        assert_eq!(found, [7, 7, 0]);
+    });
+}
+
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
 #[test]
 fn scc_says_whether_the_first_one_is_chosen() {

@@ -518,7 +518,9 @@ impl Machine<'_> {
         }
     }
 
-    /// Loads whose data goes to LDS, lane after lane, from M0's address on.
+    /// Loads whose data goes to LDS, lane after lane, from M0's address on. Lanes whose place is
+    /// not in the work-group's LDS read nothing (the ISA guide, 9.1.9.1: "Set the active-mask to
+    /// limit buffer reads to those threads that return data to a legal LDS location").
     fn load_to_lds(&mut self, inst: &Inst, mem: &MemInst, places: &Places) -> Done {
         let (bytes, signed) = match mem.op {
             MemOp::LoadLds(bytes, signed) => (usize::from(bytes), signed),
@@ -532,16 +534,20 @@ impl Machine<'_> {
         // As many bits as an address in LDS has.
         let mask = (self.target.lds_bytes().next_power_of_two() - 1) & !3;
         let base = u64::from(self.wave.m0() & mask) + mem.offset.max(0) as u64;
+        // Three dwords have the room of four.
+        let room = bytes.max(4).next_power_of_two();
         for lane in lanes(self.wave.exec()) {
+            let to = base + (room * lane) as u64;
+            if to + bytes.max(4) as u64 > self.lds.len() as u64 {
+                continue;
+            }
             let mut data = [0; 16];
             self.read(places.of(lane), lane, &mut data[..bytes])?;
             if bytes < 4 {
                 let value = extend(&data[..bytes], signed);
                 data[..4].copy_from_slice(&value.to_le_bytes());
             }
-            // Three dwords have the room of four.
-            let room = bytes.max(4).next_power_of_two();
-            self.lds_store(base + (room * lane) as u64, &data[..bytes.max(4)]);
+            self.lds_store(to, &data[..bytes.max(4)]);
         }
         Ok(())
     }
