@@ -4,6 +4,7 @@
 
 mod atomic;
 mod branch;
+mod buffer;
 mod hwreg;
 mod lds;
 mod memory;

@@ -4,11 +4,14 @@
 //! Rounding to nearest uses the host's IEEE arithmetic; other rounding modes go through `soft`,
 //! which is exact. Operations that the hardware approximates (reciprocal, square root, exponential,
 //! logarithm, sine) are correctly rounded here as far as the host's libm is, or nearly so, and so
-//! never worse than the hardware's 1 ULP. Of singles the reciprocal, the roots, the exponential and
-//! the logarithm know no subnormal numbers, whatever MODE says: LLVM scales around each of them
-//! although MODE keeps subnormals ("The rcp instruction doesn't support denormals",
-//! AMDGPUCodeGenPrepare), and folds `amdgcn.log` and `amdgcn.exp2` of a subnormal to -∞ and 1 ("f32
-//! instruction doesn't handle denormals, f16 does", AMDGPUInstCombineIntrinsic).
+//! never worse than the hardware's 1 ULP. Not so the reciprocal and the roots of doubles, of which
+//! the ISA guide says "(2**29)ULP accuracy" and which compilers refine by Newton's method: they
+//! have 25 bits here, so that code without these steps is as wrong as on a GPU. Of singles the
+//! reciprocal, the roots, the exponential and the logarithm know no subnormal numbers, whatever
+//! MODE says: LLVM scales around each of them although MODE keeps subnormals ("The rcp instruction
+//! doesn't support denormals", AMDGPUCodeGenPrepare), and folds `amdgcn.log` and `amdgcn.exp2` of a
+//! subnormal to -∞ and 1 ("f32 instruction doesn't handle denormals, f16 does",
+//! AMDGPUInstCombineIntrinsic).
 
 pub mod divide;
 pub mod format;

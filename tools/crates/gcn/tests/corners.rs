@@ -225,10 +225,12 @@ fn clamp_limits_multiply_adds_and_sums_of_differences() {
     });
 }
 
-/// What CLAMP does to these no document says.
+/// What CLAMP does to these no document says, and of M0 each says something else.
 #[test]
-fn clamp_that_nobody_knows_is_refused() {
+fn what_nobody_knows_is_refused() {
     for text in [
+        "s_movk_i32 m0, 0x100\n ds_append v1",
+        "s_movk_i32 m0, 0x100\n ds_consume v1 offset:4",
         "v_mul_u32_u24_e64 v1, v2, v3 clamp",
         "v_mul_i32_i24_e64 v1, v2, v3 clamp",
         "v_pk_mul_lo_u16 v1, v2, v3 clamp",
@@ -245,6 +247,214 @@ fn clamp_that_nobody_knows_is_refused() {
                 panic!("{text}: {outcome:?}");
             };
         }
+    }
+}
+
+/// The guide, 9.1.5.1: dwords are checked each for itself, without SOFFSET; without an index
+/// NUM_RECORDS counts bytes.
+#[test]
+fn bounds_of_buffers_are_those_of_each_dword() {
+    let text = "s_mov_b64 s[4:5], s[2:3]\n s_movk_i32 s6, 40\n s_mov_b32 s7, 0x27000\n\
+                s_movk_i32 s12, 64\n v_lshlrev_b32 v1, 4, v0\n\
+                v_mov_b32 v4, 7\n v_mov_b32 v5, 7\n v_mov_b32 v6, 7\n v_mov_b32 v7, 7\n\
+                buffer_load_dwordx4 v[8:11], v1, s[4:7], 0 offen\n\
+                buffer_load_dword v12, v1, s[4:7], s12 offen\n\
+                buffer_store_dwordx4 v[4:7], v1, s[4:7], 0 offen offset:16\n\
+                s_or_b32 s5, s5, 0x100000\n\
+                buffer_load_dword v13, v1, s[4:7], 0 offen offset:8\n\
+                s_mov_b32 s6, 2\n\
+                buffer_load_dwordx4 v[16:19], v0, s[4:7], 0 idxen offset:64";
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        let words: Vec<u8> = (0u32..256).flat_map(u32::to_le_bytes).collect();
+        bench.ram.write(data, &words).unwrap();
+    };
+    on_all(Target::Gfx942, text, set, |bench| {
+        let wave = bench.wave();
+        let row = |first: usize, lane: usize| [0, 1, 2, 3].map(|i| wave.vgpr[first + i][lane]);
+        assert_eq!(
+            [1, 2, 3].map(|lane| row(8, lane)),
+            [[4, 5, 6, 7], [8, 9, 0, 0], [0; 4]]
+        );
+        assert_eq!([0, 2, 3].map(|lane| wave.vgpr[12][lane]), [16, 24, 0]);
+        // Bytes, whatever the stride.
+        assert_eq!([0, 1, 2, 3].map(|lane| wave.vgpr[13][lane]), [2, 7, 0, 0]);
+        assert_eq!([0, 1, 2].map(|lane| row(16, lane)[1]), [17, 21, 0]);
+        let found: Vec<u32> = bench.ram.take(wave.scalar64(2), 12);
+        assert_eq!(found, [0, 1, 2, 3, 7, 7, 7, 7, 7, 7, 10, 11]);
+    });
+}
+
+/// The guide: "(2**29)ULP accuracy and supports denormals".
+#[test]
+fn reciprocals_and_roots_of_doubles_are_coarse() {
+    let text = "v_rcp_f64 v[8:9], v[2:3]\n v_rsq_f64 v[10:11], v[2:3]\n\
+                v_sqrt_f64 v[12:13], v[2:3]\n v_rcp_f64 v[14:15], v[4:5]\n\
+                v_sqrt_f64 v[16:17], v[4:5]\n v_rcp_f64 v[18:19], v[6:7]\n\
+                v_sqrt_f64 v[20:21], -v[2:3]";
+    // The last one's reciprocal is subnormal.
+    let operands = [3.0, 4.0, f64::MAX];
+    let set = |wave: &mut Wave| {
+        for (register, value) in [2, 4, 6].into_iter().zip(operands) {
+            let bits = value.to_bits();
+            wave.vgpr[register] = [bits as u32; 64];
+            wave.vgpr[register + 1] = [(bits >> 32) as u32; 64];
+        }
+    };
+    after(text, set, |wave| {
+        let result = |register: usize| {
+            let [low, high] = [0, 1].map(|half| u64::from(wave.vgpr[register + half][63]));
+            low | high << 32
+        };
+        for (register, exact) in [(8, 1.0 / 3.0), (10, 1.0 / 3f64.sqrt()), (12, 3f64.sqrt())] {
+            let off = result(register).abs_diff(exact.to_bits());
+            assert!((1 << 20..1 << 29).contains(&off), "v{register}: {off:#x}");
+        }
+        let exact = [0.25, 2.0, 1.0 / f64::MAX].map(f64::to_bits);
+        assert_eq!([14, 16, 18].map(result), exact);
+        assert!(f64::from_bits(result(20)).is_nan());
+    });
+}
+
+/// The guide: "unsupported shift counts as a shift of zero".
+#[test]
+fn addresses_are_scaled_by_up_to_sixteen() {
+    for (shift, scaled) in [
+        (0, 1),
+        (3, 8),
+        (4, 16),
+        (5, 1),
+        (6, 1),
+        (7, 1),
+        (8, 1),
+        (12, 16),
+    ] {
+        let text = "v_lshl_add_u64 v[8:9], v[2:3], v4, v[6:7]";
+        let set = |wave: &mut Wave| {
+            for (register, value) in [(2, 9), (3, 1), (4, shift), (6, 100), (7, 2)] {
+                wave.vgpr[register] = [value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let found = [8, 9].map(|register| wave.vgpr[register][3]);
+            assert_eq!(found, [9 * scaled + 100, scaled + 2], "{shift}");
+        });
+    }
+}
+
+/// The guide: `{ D1.i1, D0.i64 } = 65'B(65'I(S0.i32) * 65'I(S1.i32) + 65'I(S2.i64))`.
+#[test]
+fn signed_products_carry_their_sign() {
+    let top = i64::MAX;
+    for (a, b, c, carry) in [
+        (-1, 1, 0, 1),
+        (1, 1, -1, 0),
+        (1, 1, top, 0),
+        (-1, 1, -top - 1, 1),
+    ] {
+        let text = "v_mad_i64_i32 v[8:9], s[10:11], v2, v3, v[4:5]";
+        let set = |wave: &mut Wave| {
+            let high = (c >> 32) as u32;
+            let operands = [a as u32, b as u32, c as u32, high];
+            for (register, value) in (2..).zip(operands) {
+                wave.vgpr[register] = [value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let [low, high] = [8, 9].map(|register| u64::from(wave.vgpr[register][3]));
+            let sum = i64::from(a * b).wrapping_add(c);
+            assert_eq!((low | high << 32) as i64, sum, "{a} {b} {c}");
+            assert_eq!(wave.scalar64(10) >> 3 & 1, carry, "{a} {b} {c}");
+        });
+    }
+}
+
+/// The guide, 9.2.2: sums of halves, and what is compared, as MODE has it.
+#[test]
+fn atomics_in_lds_flush_or_not() {
+    const LEAST: u32 = 1 << 31;
+    let text = "v_mov_b32 v1, 0\n ds_write_b32 v1, v2\n ds_pk_add_f16 v1, v3\n\
+                ds_read_b32 v8, v1\n ds_write_b32 v1, v4\n ds_min_f32 v1, v5\n\
+                ds_read_b32 v9, v1\n ds_write_b32 v1, v4\n ds_cmpst_f32 v1, v5, v6\n\
+                ds_read_b32 v10, v1";
+    let one = 1f32.to_bits();
+    for (bits, wanted) in [
+        (0, [0, LEAST | 5, one]),
+        (mode::FP_DENORM, [0x0008_0002, LEAST | 9, LEAST | 5]),
+    ] {
+        let set = |wave: &mut Wave| {
+            wave.mode = wave.mode & !mode::FP_DENORM | bits;
+            wave.set_exec(1);
+            let operands = [0x0005_0001, 0x0003_0001, LEAST | 5, LEAST | 9, one];
+            for (register, value) in (2..).zip(operands) {
+                wave.vgpr[register] = [value; 64];
+            }
+        };
+        after(text, set, |wave| {
+            let found = [8, 9, 10].map(|register| wave.vgpr[register][0]);
+            assert_eq!(found, wanted, "{bits:#x}: {found:x?}");
+        });
+    }
+}
+
+#[test]
+fn a_counter_in_lds_moves_by_the_active_lanes() {
+    let text = "v_mov_b32 v1, 0\n v_mov_b32 v2, 10\n ds_write_b32 v1, v2 offset:256\n\
+                s_mov_b32 m0, 0\n s_movk_i32 s4, 7\n s_mov_b32 s5, 0\n\
+                s_mov_b64 s[6:7], exec\n s_mov_b64 exec, s[4:5]\n ds_append v3 offset:256\n\
+                s_mov_b64 exec, s[6:7]\n ds_consume v4 offset:256\n\
+                ds_read_b32 v5, v1 offset:256";
+    after(
+        text,
+        |_| (),
+        |wave| {
+            let found = [3, 4, 5].map(|register| wave.vgpr[register][2]);
+            assert_eq!(found, [10, 13, 13u32.wrapping_sub(64)]);
+        },
+    );
+}
+
+/// The guide, 9.1.9.1. LDS has 1024 bytes.
+#[test]
+fn loads_to_lds_read_nothing_for_places_outside() {
+    let text = "s_movk_i32 m0, 0x380\n global_load_lds_dword v[2:3], off\n s_waitcnt vmcnt(0)\n\
+                v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1 offset:896";
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        bench.ram.write(data, &7u32.to_le_bytes()).unwrap();
+        let wave = &mut bench.group.waves[0];
+        // The others' memory is not there.
+        let base = |lane: usize| if lane < 32 { data } else { 0x1000 };
+        wave.vgpr[2] = std::array::from_fn(|lane| base(lane) as u32);
+        wave.vgpr[3] = std::array::from_fn(|lane| (base(lane) >> 32) as u32);
+    };
+    on_all(Target::Gfx942, text, set, |bench| {
+        let found = [0, 31, 32].map(|lane| bench.wave().vgpr[4][lane]);
+        assert_eq!(found, [7, 7, 0]);
+    });
+}
+
+/// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
+#[test]
+fn scc_says_whether_the_first_one_is_chosen() {
+    let cases = [
+        ("s_min_i32", [0, 1, 0, 1]),
+        ("s_min_u32", [0, 1, 0, 0]),
+        ("s_max_i32", [1, 0, 1, 0]),
+        ("s_max_u32", [1, 0, 1, 1]),
+    ];
+    for (name, wanted) in cases {
+        let one = |(index, [a, b]): (usize, [i32; 2])| {
+            let to = 16 + index;
+            format!("s_mov_b32 s8, {a}\n {name} s9, s8, {b}\n s_cselect_b32 s{to}, 1, 0\n")
+        };
+        let operands = [[7, 7], [7, 8], [8, 7], [-1, 1]];
+        let text: String = operands.into_iter().enumerate().map(one).collect();
+        after(
+            &text,
+            |_| (),
+            |wave| assert_eq!(wave.scalar[16..20], wanted, "{name}"),
+        );
     }
 }
 

@@ -276,7 +276,10 @@ const RAISING: &[(&str, u32)] = &[
     ("v_log_f32 v1, v9", trapsts::DIV0),
     ("v_div_fixup_f32 v1, v15, v9, 1.0", trapsts::DIV0), // NaN so far
     ("v_div_fixup_f32 v1, v15, v9, v9", trapsts::INVALID),
-    ("v_cvt_i32_f32 v1, 0.5", trapsts::INEXACT),
+    ("v_cvt_i32_f32 v1, 0.5", 0),
+    ("v_cvt_i32_f32 v1, 0.5 clamp", trapsts::INEXACT),
+    ("v_cvt_u32_f64 v1, v[10:11]", 0),
+    ("v_cvt_u16_f16 v1, 0.5 clamp", trapsts::INEXACT),
     ("v_cvt_i32_f32 v1, v4", trapsts::INVALID),
     ("v_cvt_i32_f32 v1, v15", trapsts::INVALID),
     ("v_cvt_u32_f32 v1, 4.0", 0),

@@ -421,6 +421,28 @@ fn packed_operations_agree_with_the_host() {
 }
 
 #[test]
+fn chosen_halves_have_nothing_above_them() {
+    each(|ram, program| {
+        let mut numbers = Numbers::new(13);
+        let mut half = || f16::from_f32(numbers.below(4000) as f32 / 8.0 - 250.0);
+        let input: Vec<[f16; 4]> = (0..ITEMS)
+            .map(|_| [half(), half(), half(), half()])
+            .collect();
+        let bits: Vec<u16> = input.as_flattened().iter().map(|x| x.to_bits()).collect();
+        let (pi, po) = (ram.place(&bits), ram.place(&vec![0u32; 3 * ITEMS]));
+        let arguments = Arguments::new().with(pi).with(po);
+        program.run(ram, "widened", arguments.bytes(), line(ITEMS), line(64));
+        let out: Vec<u32> = ram.take(po, 3 * ITEMS);
+        for (found, [x, y, z, _]) in out.chunks(3).zip(input) {
+            let mut sorted = [x, y, z];
+            sorted.sort_by(f16::total_cmp);
+            let [low, middle, high] = sorted.map(|x| u32::from(x.to_bits()));
+            assert_eq!(found, [middle, low, high], "{x} {y} {z}");
+        }
+    });
+}
+
+#[test]
 fn private_arrays_live_in_scratch() {
     each(|ram, program| {
         let x: Vec<u32> = integers(13).iter().map(|v| *v as u32).collect();

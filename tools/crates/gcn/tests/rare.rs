@@ -19,7 +19,9 @@ use toolchain::Toolchain;
 #[test]
 fn sums_of_masked_differences_slide_by_bytes() {
     let text = "v_mqsad_u32_u8 v[8:11], v[2:3], v4, v[12:15]\n\
-                v_mqsad_pk_u16_u8 v[16:17], v[2:3], v4, v[18:19]";
+                v_mqsad_pk_u16_u8 v[16:17], v[2:3], v4, v[18:19]\n\
+                v_mqsad_pk_u16_u8 v[20:21], v[2:3], v4, v[18:19] clamp\n\
+                v_qsad_pk_u16_u8 v[22:23], v[2:3], v4, v[18:19]";
     let set = |wave: &mut gcn::Wave| {
         wave.vgpr[2] = [0x0403_0201; 64];
         wave.vgpr[3] = [0x0807_0605; 64];
@@ -38,9 +40,14 @@ fn sums_of_masked_differences_slide_by_bytes() {
         {
             assert_eq!(wave.vgpr[8 + index][63], sum + 100 * (12 + index as u32));
         }
-        // Sums of 16 bits saturate.
-        assert_eq!(wave.vgpr[16][0], 24 | 0xffff << 16);
+        // Sums of 16 bits are truncated, with CLAMP they saturate.
+        assert_eq!(wave.vgpr[16][0], 24 | 4 << 16);
         assert_eq!(wave.vgpr[17][0], 17 | 14 << 16);
+        assert_eq!(wave.vgpr[20][0], 24 | 0xffff << 16);
+        assert_eq!(wave.vgpr[21][0], 17 | 14 << 16);
+        // The third bytes are 3, 4, 5, 6.
+        assert_eq!(wave.vgpr[22][0], 27 | 8 << 16);
+        assert_eq!(wave.vgpr[23][0], 22 | 20 << 16);
     });
 }
 
@@ -117,6 +124,19 @@ fn float_constants_of_16_bit_integers_are_those_of_singles() {
     });
 }
 
+/// As LLVM has it, which makes 0x3c00 of 1.0 there: 2^15360.
+#[test]
+fn float_constants_of_an_exponent_of_halves_are_halves() {
+    let text = "v_ldexp_f16_e64 v1, v8, 1.0\n v_ldexp_f16_e64 v2, v8, -1.0\n\
+                v_ldexp_f16_e64 v3, v8, 3";
+    let set = |wave: &mut gcn::Wave| wave.vgpr[8] = [0x3c00; 64];
+    after("exponents", text, set, |wave| {
+        // -1.0 is -0x4400.
+        let found = [1, 2, 3].map(|register| wave.vgpr[register][5]);
+        assert_eq!(found, [0x7c00, 0, 0x4800]);
+    });
+}
+
 #[test]
 fn a_half_that_signals_becomes_a_quiet_single() {
     let text = "v_cvt_f32_f16 v1, v8\n v_max_f32 v2, 2.0, v1";
@@ -124,6 +144,111 @@ fn a_half_that_signals_becomes_a_quiet_single() {
     after("conversion", text, set, |wave| {
         assert_eq!(wave.vgpr[1][5], 0xffe0_2000);
         assert_eq!(wave.vgpr[2][5], 0x4000_0000);
+    });
+}
+
+#[test]
+fn integers_are_not_flushed_as_subnormal_numbers() {
+    let text = "v_mov_b32 v8, 3\n v_mov_b32 v9, 4\n v_mov_b32 v10, 5\n\
+                v_ldexp_f32 v1, 1.0, v8\n v_ldexp_f32 v2, v8, v8\n\
+                v_mov_b32 v11, 0x3c00\n v_ldexp_f16 v3, v11, v9\n\
+                v_cvt_f16_u16 v4, v10\n v_cvt_f16_i16 v5, v10\n\
+                v_ldexp_f64 v[6:7], 1.0, v8\n v_add_f16 v12, v10, v10";
+    for (bits, kept) in [(0, [0, 0]), (mode::FP_DENORM, [24, 10])] {
+        let set = move |wave: &mut gcn::Wave| wave.mode = wave.mode & !mode::FP_DENORM | bits;
+        after("integers", text, set, |wave| {
+            let found = [1, 2, 3, 4, 5, 7, 12].map(|register| wave.vgpr[register][7]);
+            let (single, double) = (8f32.to_bits(), (8f64.to_bits() >> 32) as u32);
+            // Subnormal sources are.
+            let [scaled, sum] = kept;
+            let wanted = [single, scaled, 0x4c00, 0x4500, 0x4500, double, sum];
+            assert_eq!(found, wanted, "{bits:#x}: {found:x?}");
+        });
+    }
+}
+
+/// The guide: of v_mad_f16 "denormals are flushed", of v_fma_f16 "denormals are supported".
+#[test]
+fn a_multiply_add_of_halves_knows_no_subnormal_numbers() {
+    let text = "v_mov_b32 v8, 0x3c00\n v_mov_b32 v9, 3\n v_mov_b32 v10, 0\n\
+                v_mov_b32 v11, 0x3800\n v_mov_b32 v12, 0x0400\n\
+                v_mad_f16 v1, v8, v9, v10\n v_mad_f16 v2, v11, v12, v10\n\
+                v_mad_f16 v3, v8, v8, v10\n v_fma_f16 v4, v8, v9, v10";
+    after(
+        "multiply-add",
+        text,
+        |_| (),
+        |wave| {
+            let found = [1, 2, 3, 4].map(|register| wave.vgpr[register][7]);
+            assert_eq!(found, [0, 0, 0x3c00, 3], "{found:x?}");
+        },
+    );
+}
+
+#[test]
+fn an_output_scale_makes_no_subnormal_number() {
+    let text = "v_mul_f32 v1, 1.0, v8 div:2\n v_mul_f32 v2, 1.0, v8 mul:2\n\
+                v_mul_f16 v3, 1.0, v9 div:2\n v_mul_f64 v[4:5], 1.0, v[10:11] div:2\n\
+                v_mul_f64 v[6:7], 1.0, v[10:11] mul:2";
+    let set = |wave: &mut gcn::Wave| {
+        wave.mode &= !(mode::FP_DENORM | mode::IEEE);
+        for (register, value) in [(8, 0x00c0_0000), (9, 0x0600), (10, 0), (11, 0x0018_0000)] {
+            wave.vgpr[register] = [value; 64];
+        }
+    };
+    after("output scale", text, set, |wave| {
+        let found = [1, 2, 3, 5, 7].map(|register| wave.vgpr[register][7]);
+        assert_eq!(found, [0, 0x0140_0000, 0, 0, 0x0028_0000], "{found:x?}");
+    });
+}
+
+/// The guide: "Input denormals are not flushed but output flushing is allowed."
+#[test]
+fn the_end_of_a_division_takes_subnormal_numbers() {
+    let text = "s_mov_b64 vcc, 0\n v_div_fmas_f32 v1, v8, v9, 0\n\
+                v_div_fmas_f64 v[2:3], v[10:11], v[12:13], 0\n\
+                v_div_fmas_f32 v4, v8, 1.0, 0\n v_fma_f32 v5, v8, v9, 0";
+    let set = |wave: &mut gcn::Wave| {
+        wave.mode &= !mode::FP_DENORM;
+        // The least numbers, and powers of two that make them normal.
+        let powers = [
+            (9, 2f32.powi(100).to_bits()),
+            (13, (2f64.powi(900).to_bits() >> 32) as u32),
+        ];
+        for (register, value) in [(8, 1), (10, 1), (11, 0), (12, 0)]
+            .into_iter()
+            .chain(powers)
+        {
+            wave.vgpr[register] = [value; 64];
+        }
+    };
+    after("division", text, set, |wave| {
+        let found = [1, 3, 4, 5].map(|register| wave.vgpr[register][7]);
+        let double = 2f64.powi(900 - 1074).to_bits() >> 32;
+        let wanted = [2f32.powi(100 - 149).to_bits(), double as u32, 0, 0];
+        assert_eq!(found, wanted, "{found:x?}");
+    });
+}
+
+/// LLVM: `fp16SrcZerosHighBits`.
+#[test]
+fn three_halves_leave_the_upper_half_zero() {
+    let text = "v_min3_f16 v1, v8, v9, v10\n v_max3_f16 v2, v8, v9, v10\n\
+                v_med3_f16 v3, v8, v9, v10\n v_fma_f16 v4, v8, v9, v10\n\
+                v_med3_f16 v5, v8, v9, v10 op_sel:[0,0,0,1]";
+    let set = |wave: &mut gcn::Wave| {
+        for register in 1..6 {
+            wave.vgpr[register] = [0xdead_beef; 64];
+        }
+        for (register, half) in [(8, 0x4000), (9, 0x3c00), (10, 0x4200)] {
+            wave.vgpr[register] = [half; 64];
+        }
+    };
+    after("three halves", text, set, |wave| {
+        let found = [1, 2, 3, 4, 5].map(|register| wave.vgpr[register][7]);
+        // 2 · 1 + 3 is 5.
+        let wanted = [0x3c00, 0x4200, 0x4000, 0xdead_4500, 0x4000_beef];
+        assert_eq!(found, wanted, "{found:x?}");
     });
 }
 

@@ -51,15 +51,25 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
         _ => {}
     }
     if types[2] != Ty::N {
+        let ty = constant_type(op, 1);
         valu.src[1] = match valu.form {
-            Form::E32 => reader.source(second, types[2])?,
-            _ => reader.long_source(second, types[2])?,
+            Form::E32 => reader.source(second, ty)?,
+            _ => reader.long_source(second, ty)?,
         };
     }
     third_source(&mut valu, reader)?;
     accumulators(&mut valu);
     accumulate(&mut valu);
     Ok(Body::Valu(valu))
+}
+
+/// The type by which a constant is read as source `index`. The exponent of `v_ldexp_f16` is an
+/// integer, but "has a format of f16" (the ISA guide): LLVM, too, encodes 0x3c00 as 1.0.
+fn constant_type(op: ValuOp, index: usize) -> Ty {
+    match (op, index) {
+        (ValuOp::Two(Vop2::v_ldexp_f16), 1) => Ty::F16,
+        _ => op.types()[index + 1],
+    }
 }
 
 fn short_op(word: u32, target: Target) -> Result<ValuOp> {
@@ -221,7 +231,8 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
     let mut src = [Src::None; 3];
     for (index, src) in src.iter_mut().enumerate() {
         if types[index + 1] != Ty::N {
-            *src = reader.long_source(second >> (9 * index) & 0x1ff, types[index + 1])?;
+            let ty = constant_type(op, index);
+            *src = reader.long_source(second >> (9 * index) & 0x1ff, ty)?;
         }
     }
     let carries = has_scalar_result(op);

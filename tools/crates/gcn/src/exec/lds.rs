@@ -81,7 +81,7 @@ impl Machine<'_> {
             ds_permute_b32 => self.permute(ds),
             ds_bpermute_b32 => self.permute_back(ds),
             ds_read_addtid_b32 | ds_write_addtid_b32 => self.by_thread(ds),
-            ds_consume | ds_append => self.count_lanes(ds),
+            ds_consume | ds_append => self.count_lanes(inst, ds),
             ds_condxchg32_rtn_b64 => self.conditional_exchange(ds),
             _ => match atomic_op(ds.op) {
                 Some((op, 1)) => self.lds_atomic32(ds, op),
@@ -296,7 +296,7 @@ impl Machine<'_> {
     /// DS compares with data0 and stores data1, unlike memory's atomics.
     fn lds_atomic32(&mut self, ds: &DsInst, op: AtomicOp) -> Done {
         let exec = self.wave.exec();
-        let fp = atomic::in_lds(self.wave.mode);
+        let floats = atomic::in_lds(self.wave.mode);
         let mut result = [0; LANES];
         for lane in lanes(exec) {
             let address = self.ds_address(ds, lane);
@@ -306,7 +306,7 @@ impl Machine<'_> {
                 self.data(ds.data0, 0, lane),
                 self.data(ds.data1, 0, lane),
             );
-            let new = atomic::apply32(op, fp, old, data, second);
+            let new = atomic::apply32(op, floats, old, data, second);
             self.lds_store(address, &new.to_le_bytes());
             result[lane] = old;
         }
@@ -316,6 +316,7 @@ impl Machine<'_> {
 
     fn lds_atomic64(&mut self, ds: &DsInst, op: AtomicOp) -> Done {
         let exec = self.wave.exec();
+        let floats = atomic::in_lds(self.wave.mode);
         let mut result = [[0; LANES]; 2];
         for lane in lanes(exec) {
             let address = self.ds_address(ds, lane);
@@ -324,7 +325,7 @@ impl Machine<'_> {
             let old = u64::from_le_bytes(bytes);
             let (data, second) =
                 ordered(op, self.data64(ds.data0, lane), self.data64(ds.data1, lane));
-            let new = atomic::apply64(op, old, data, second);
+            let new = atomic::apply64(op, floats, old, data, second);
             self.lds_store(address, &new.to_le_bytes());
             result[0][lane] = old as u32;
             result[1][lane] = (old >> 32) as u32;
@@ -418,10 +419,14 @@ impl Machine<'_> {
     }
 
     /// `ds_append`, `ds_consume`: one counter moves by the number of active lanes; all lanes get
-    /// its old value.
-    fn count_lanes(&mut self, ds: &DsInst) -> Done {
+    /// its old value. Of M0 the ISA guide says nothing for LDS ("at instr_offset"), and LLVM puts
+    /// the counter's address into it: refused unless it is 0, where both agree.
+    fn count_lanes(&mut self, inst: &Inst, ds: &DsInst) -> Done {
+        if self.wave.m0() != 0 {
+            return Err(unsupported(inst));
+        }
         let exec = self.wave.exec();
-        let address = (self.wave.m0() >> 16) + ds.offset();
+        let address = ds.offset();
         let old = self.lds_dword(address);
         let count = exec.count_ones();
         let new = match ds.op {

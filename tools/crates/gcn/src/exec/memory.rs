@@ -4,7 +4,6 @@
 
 use super::lds::{high_half, lanes, low_half};
 use super::places::{Place, Places, Run, Window, WINDOW};
-use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine, Stop};
 use crate::inst::{Dst, Inst, MemInst};
 use crate::memory::{CacheControl, Fault, Scope};
@@ -64,7 +63,7 @@ impl Machine<'_> {
         }
     }
 
-    fn vaddr(&self, mem: &MemInst, index: usize) -> &Vgpr {
+    pub(super) fn vaddr(&self, mem: &MemInst, index: usize) -> &Vgpr {
         &self.wave.vgpr[usize::from(mem.vaddr.unwrap_or(0)) + index]
     }
 
@@ -129,46 +128,6 @@ impl Machine<'_> {
         })
     }
 
-    /// The buffer descriptor of an access.
-    pub(super) fn descriptor(&self, mem: &MemInst) -> [u32; 4] {
-        let first = usize::from(mem.srsrc & 0x7c);
-        [0, 1, 2, 3].map(|index| self.wave.scalar[first + index])
-    }
-
-    /// Bytes that a lane accesses.
-    pub(super) fn lane_bytes(&self, mem: &MemInst) -> u64 {
-        let size = 4 * u64::from(mem.op.data_dwords().max(1));
-        match mem.op {
-            MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
-            MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
-            MemOp::Format(..) => {
-                Format::of(mem, self.descriptor(mem)).map_or(4, |format| format.bytes() as u64)
-            }
-            _ => size,
-        }
-    }
-
-    /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
-    #[inline(always)]
-    fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
-        let descriptor = self.descriptor(mem);
-        let buffer = Buffer::new(descriptor);
-        let soffset = u64::from(self.scalar32(mem.soffset));
-        let size = self.lane_bytes(mem);
-        std::array::from_fn(|lane| {
-            let index = if mem.idxen {
-                u64::from(self.vaddr(mem, 0)[lane])
-            } else {
-                0
-            };
-            let own = match mem.offen {
-                true => u64::from(self.vaddr(mem, usize::from(mem.idxen))[lane]),
-                false => 0,
-            };
-            buffer.place(index, own + mem.offset as u64, soffset, size, lane as u64)
-        })
-    }
-
     /// Where byte `offset` of a lane's scratch lies: dwords of the lanes are interleaved.
     pub(super) fn scratch_address(&self, offset: u64, lane: usize) -> u64 {
         let swizzled = offset / 4 * 4 * LANES as u64 + 4 * lane as u64 + offset % 4;
@@ -195,6 +154,11 @@ impl Machine<'_> {
                     self.memory.read(address, part)?;
                 }
                 Ok(())
+            }
+            Place::Part(address, dwords) => {
+                let (inside, outside) = parted(bytes, dwords);
+                outside.fill(0);
+                self.memory.read(address, inside)
             }
             Place::Nowhere => {
                 bytes.fill(0);
@@ -224,6 +188,7 @@ impl Machine<'_> {
                 }
                 Ok(())
             }
+            Place::Part(address, dwords) => self.memory.write(address, parted(bytes, dwords).0),
             Place::Nowhere => Ok(()),
         }
     }
@@ -515,9 +480,13 @@ impl Machine<'_> {
         op: AtomicOp,
         [data, second]: [u64; 2],
     ) -> Result<u64, Fault> {
-        let fp = atomic::in_memory(self.target);
-        let mut narrow_update = |old: u32| atomic::apply32(op, fp, old, data as u32, second as u32);
-        let mut wide_update = |old: u64| atomic::apply64(op, old, data, second);
+        let floats = match place {
+            Place::Lds(_) => atomic::in_lds(self.wave.mode),
+            _ => atomic::in_memory(self.target),
+        };
+        let mut narrow_update =
+            |old: u32| atomic::apply32(op, floats, old, data as u32, second as u32);
+        let mut wide_update = |old: u64| atomic::apply64(op, floats, old, data, second);
         let address = match place {
             Place::Memory(address) => address,
             // A lane's scratch is its own, and LDS belongs to the work-group, of which one wave
@@ -549,7 +518,9 @@ impl Machine<'_> {
         }
     }
 
-    /// Loads whose data goes to LDS, lane after lane, from M0's address on.
+    /// Loads whose data goes to LDS, lane after lane, from M0's address on. Lanes whose place is
+    /// not in the work-group's LDS read nothing (the ISA guide, 9.1.9.1: "Set the active-mask to
+    /// limit buffer reads to those threads that return data to a legal LDS location").
     fn load_to_lds(&mut self, inst: &Inst, mem: &MemInst, places: &Places) -> Done {
         let (bytes, signed) = match mem.op {
             MemOp::LoadLds(bytes, signed) => (usize::from(bytes), signed),
@@ -563,16 +534,20 @@ impl Machine<'_> {
         // As many bits as an address in LDS has.
         let mask = (self.target.lds_bytes().next_power_of_two() - 1) & !3;
         let base = u64::from(self.wave.m0() & mask) + mem.offset.max(0) as u64;
+        // Three dwords have the room of four.
+        let room = bytes.max(4).next_power_of_two();
         for lane in lanes(self.wave.exec()) {
+            let to = base + (room * lane) as u64;
+            if to + bytes.max(4) as u64 > self.lds.len() as u64 {
+                continue;
+            }
             let mut data = [0; 16];
             self.read(places.of(lane), lane, &mut data[..bytes])?;
             if bytes < 4 {
                 let value = extend(&data[..bytes], signed);
                 data[..4].copy_from_slice(&value.to_le_bytes());
             }
-            // Three dwords have the room of four.
-            let room = bytes.max(4).next_power_of_two();
-            self.lds_store(base + (room * lane) as u64, &data[..bytes.max(4)]);
+            self.lds_store(to, &data[..bytes.max(4)]);
         }
         Ok(())
     }
@@ -616,6 +591,12 @@ fn extend(bytes: &[u8], signed: bool) -> u32 {
     }
 }
 
+/// The first so many dwords, and what is behind them.
+fn parted(bytes: &mut [u8], dwords: u8) -> (&mut [u8], &mut [u8]) {
+    let inside = bytes.len().min(4 * usize::from(dwords));
+    bytes.split_at_mut(inside)
+}
+
 /// The bytes cut where scratch dwords end.
 fn scratch_parts(bytes: &mut [u8], offset: u64) -> impl Iterator<Item = &mut [u8]> {
     let mut rest = bytes;
@@ -633,48 +614,6 @@ fn scratch_parts(bytes: &mut [u8], offset: u64) -> impl Iterator<Item = &mut [u8
     })
 }
 
-/// A buffer descriptor.
-struct Buffer {
-    base: u64,
-    stride: u64,
-    records: u64,
-    swizzle: bool,
-    index_stride: u64,
-    add_tid: bool,
-}
-
-impl Buffer {
-    fn new(words: [u32; 4]) -> Buffer {
-        Buffer {
-            base: u64::from(words[0]) | u64::from(words[1] & 0xffff) << 32,
-            stride: u64::from(words[1] >> 16 & 0x3fff),
-            records: words[2].into(),
-            swizzle: words[1] >> 31 != 0,
-            index_stride: 8 << (words[3] >> 21 & 3),
-            add_tid: words[3] >> 23 & 1 != 0,
-        }
-    }
-
-    fn place(&self, index: u64, offset: u64, soffset: u64, size: u64, lane: u64) -> Place {
-        let index = if self.add_tid { index + lane } else { index };
-        let outside = if self.stride == 0 {
-            offset + soffset + size > self.records
-        } else {
-            index >= self.records || offset >= self.stride && self.swizzle
-        };
-        if outside {
-            return Place::Nowhere;
-        }
-        let linear = if self.swizzle {
-            let (block, within) = (index / self.index_stride, index % self.index_stride);
-            (block * self.stride + offset / 4 * 4) * self.index_stride + within * 4 + offset % 4
-        } else {
-            index * self.stride + offset
-        };
-        Place::Memory(self.base.wrapping_add(soffset).wrapping_add(linear))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -686,15 +625,5 @@ mod tests {
             .map(|part| part.len())
             .collect();
         assert_eq!(sizes, [1, 4, 2]);
-    }
-
-    #[test]
-    fn buffers_check_their_bounds() {
-        let buffer = Buffer::new([0x1000, 16 << 16, 4, 0]);
-        assert_eq!(buffer.place(3, 4, 0, 4, 0), Place::Memory(0x1000 + 52));
-        assert_eq!(buffer.place(4, 0, 0, 4, 0), Place::Nowhere);
-        let raw = Buffer::new([0x1000, 0, 64, 0]);
-        assert_eq!(raw.place(0, 60, 0, 4, 0), Place::Memory(0x103c));
-        assert_eq!(raw.place(0, 60, 4, 4, 0), Place::Nowhere);
     }
 }

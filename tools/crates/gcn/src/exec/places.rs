@@ -14,6 +14,9 @@ pub(super) enum Place {
     Lds(u64),
     /// A byte of the lane's scratch.
     Scratch(u64),
+    /// A GPU virtual address, and how many dwords from there on are in a buffer's bounds; those
+    /// behind them are not.
+    Part(u64, u8),
     /// Out of a buffer's bounds: reads 0, writes nothing.
     Nowhere,
 }

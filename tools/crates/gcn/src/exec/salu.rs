@@ -56,8 +56,9 @@ impl Machine<'_> {
             }
             s_min_i32 => (signed_a.min(signed_b) as u32, signed_a < signed_b),
             s_min_u32 => (a.min(b), a < b),
-            s_max_i32 => (signed_a.max(signed_b) as u32, signed_a > signed_b),
-            s_max_u32 => (a.max(b), a > b),
+            // SCC: the first one is chosen, which of equal ones it is here and is not above.
+            s_max_i32 => (signed_a.max(signed_b) as u32, signed_a >= signed_b),
+            s_max_u32 => (a.max(b), a >= b),
             s_absdiff_i32 => {
                 let value = signed_a.wrapping_sub(signed_b).wrapping_abs() as u32;
                 (value, value != 0)

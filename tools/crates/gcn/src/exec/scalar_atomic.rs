@@ -4,7 +4,6 @@
 //! GLC.
 
 use super::{atomic, unsupported, Done, Machine};
-use crate::float::Fp;
 use crate::inst::{Inst, SmemInst};
 use crate::memory::{Access, Fault};
 use crate::op::{AtomicOp, Ty};
@@ -57,13 +56,13 @@ impl Machine<'_> {
                 let access = Access::Atomic;
                 return Err(Fault { address, access }.into());
             }
-            Some(address) if wide => self
-                .memory
-                .update64(address, &mut |old| atomic::apply64(op, old, first, second))?,
+            Some(address) if wide => self.memory.update64(address, &mut |old| {
+                atomic::apply64(op, atomic::PLAIN, old, first, second)
+            })?,
             Some(address) => self
                 .memory
                 .update32(address, &mut |old| {
-                    atomic::apply32(op, Fp::PLAIN, old, first as u32, second as u32)
+                    atomic::apply32(op, atomic::PLAIN, old, first as u32, second as u32)
                 })?
                 .into(),
         };

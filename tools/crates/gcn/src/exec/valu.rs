@@ -22,6 +22,7 @@ pub(super) use operand::merge;
 use super::{Done, Machine};
 use crate::float::{half, settle32, settle64, soft, Fp, Round, F16, F32, F64};
 use crate::inst::{Inst, Valu, ValuOp};
+use crate::op::Vop3;
 use crate::wave::{mode, Vgpr, LANES};
 
 /// A double-width register for each lane.
@@ -351,7 +352,6 @@ impl Machine<'_> {
         self.half_bits(v, half_fma)
     }
 
-    /// Unfused: the product is rounded too.
     /// A multiply-add of singles that rounds twice, and knows no subnormal numbers.
     fn single_mad(&mut self, v: &Valu, multiply: Exact2) -> Done {
         self.float_bits(v, |fp, a, b, c| {
@@ -365,8 +365,16 @@ impl Machine<'_> {
         })
     }
 
+    /// Unfused: the product is rounded too. Of `v_mad_f16` the ISA guide says "denormals are
+    /// flushed" (LLVM uses it only where MODE has them so), of its siblings nothing.
     fn half_mad(&mut self, v: &Valu) -> Done {
+        let knows = v.op != ValuOp::Three(Vop3::v_mad_f16);
         self.half_bits(v, |fp, a, b, c| {
+            let fp = Fp {
+                denorm_in: fp.denorm_in && knows,
+                denorm_out: fp.denorm_out && knows,
+                ..fp
+            };
             let product = soft::mul(F16, fp, a, b);
             soft::add(F16, fp, product, c)
         })

@@ -40,7 +40,7 @@ impl Machine<'_> {
     /// Where in memory a lane's data begins.
     fn address(&self, places: &Places, lane: usize) -> Option<u64> {
         match places.of(lane) {
-            Place::Memory(address) => Some(address),
+            Place::Memory(address) | Place::Part(address, _) => Some(address),
             Place::Scratch(offset) => Some(self.scratch_address(offset, lane)),
             Place::Lds(_) | Place::Nowhere => None,
         }

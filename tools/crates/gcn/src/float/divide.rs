@@ -121,6 +121,7 @@ pub fn fixup(format: Format, quotient: u64, denominator: u64, numerator: u64) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::special::coarse;
     use super::super::tests::patterns;
     use super::*;
 
@@ -138,6 +139,57 @@ mod tests {
         let quotient = fma(fma(neg, quotient, scaled_n), rcp, quotient);
         let rest = fma(neg, quotient, scaled_n);
         fixup(F32, fmas(F32, Fp::PLAIN, [rest, rcp, quotient], back), d, n) as u32
+    }
+
+    /// The same of f64, whose reciprocal has few bits: one more step.
+    fn divide64(n: u64, d: u64) -> u64 {
+        let (scaled_d, _) = scale(F64, d, d, n);
+        let (scaled_n, back) = scale(F64, n, d, n);
+        let neg = scaled_d ^ F64.sign();
+        let one = 1f64.to_bits();
+        let fma = |a, b, c| soft::fma(F64, Fp::PLAIN, a, b, c);
+        let first = coarse(1.0 / f64::from_bits(scaled_d)).to_bits();
+        let second = fma(first, fma(neg, first, one), first);
+        let rcp = fma(second, fma(neg, second, one), second);
+        let quotient = soft::mul(F64, Fp::PLAIN, scaled_n, rcp);
+        let rest = fma(neg, quotient, scaled_n);
+        fixup(F64, fmas(F64, Fp::PLAIN, [rest, rcp, quotient], back), d, n)
+    }
+
+    #[test]
+    fn doubles_are_divided_correctly_by_a_coarse_reciprocal() {
+        let mut source = patterns(6);
+        let special = [
+            0,
+            1,
+            1 << 63,
+            F64.infinity(),
+            F64.fraction(),
+            1 << 52,
+            F64.infinity() - 1,
+        ];
+        let mut pairs: Vec<(u64, u64)> = (0..50_000)
+            .map(|_| (source.next().unwrap(), source.next().unwrap()))
+            .collect();
+        // Near each other, where quotients are normal.
+        let near = |bits: u64| bits & 0x801f_ffff_ffff_ffff | 0x3fe0_0000_0000_0000;
+        pairs.extend_from_within(..25_000);
+        for (a, b) in &mut pairs[50_000..] {
+            (*a, *b) = (near(*a), near(*b));
+        }
+        pairs.extend(
+            special
+                .iter()
+                .flat_map(|a| special.iter().map(|b| (*a, *b))),
+        );
+        for (a, b) in pairs {
+            let (host, ours) = (
+                f64::from_bits(a) / f64::from_bits(b),
+                f64::from_bits(divide64(a, b)),
+            );
+            let same = host.to_bits() == ours.to_bits() || host.is_nan() && ours.is_nan();
+            assert!(same, "{a:#x} / {b:#x}: {host} {ours}");
+        }
     }
 
     #[test]

@@ -35,6 +35,17 @@ pub fn rsq(value: f64) -> f64 {
     1.0 / value.sqrt()
 }
 
+/// Bits of an approximated double that say nothing.
+pub const COARSE: u32 = 28;
+
+/// A reciprocal or a root of doubles, as the hardware has it: the first bits of its significand.
+pub fn coarse(value: f64) -> f64 {
+    match value.is_normal() {
+        true => f64::from_bits(value.to_bits() & !((1 << COARSE) - 1)),
+        false => value,
+    }
+}
+
 /// log2, with -∞ at zeros.
 pub fn log2(value: f64) -> f64 {
     value.log2()

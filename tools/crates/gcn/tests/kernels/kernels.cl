@@ -7,10 +7,12 @@
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef unsigned char uchar;
+typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 typedef float float2 __attribute__((ext_vector_type(2)));
 typedef half half2v __attribute__((ext_vector_type(2)));
+typedef half half4v __attribute__((ext_vector_type(4)));
 typedef short short2v __attribute__((ext_vector_type(2)));
 
 #define ID(d) \
@@ -206,4 +208,15 @@ kernel void grid(global uint *out, uint width, uint height) {
     out[(z * height + y) * width + x] =
         x | y << 8 | z << 16 | __builtin_amdgcn_workgroup_id_z() << 24 |
         __builtin_amdgcn_workitem_id_y() << 28;
+}
+
+// The upper half of a register whose lower one is the result: clang takes it for 0.
+kernel void widened(global const half4v *in, global uint *out) {
+    int i = ID(x);
+    half4v v = in[i];
+    half least = __builtin_fminf16(__builtin_fminf16(v.x, v.y), v.z);
+    half most = __builtin_fmaxf16(__builtin_fmaxf16(v.x, v.y), v.z);
+    out[3 * i] = __builtin_astype(__builtin_amdgcn_fmed3h(v.x, v.y, v.z), ushort);
+    out[3 * i + 1] = __builtin_astype(least, ushort);
+    out[3 * i + 2] = __builtin_astype(most, ushort);
 }

@@ -99,7 +99,7 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
         return Ok(marks.map(|dword| (dword, queue.hqd.get(dword))));
     }
     finish_restores(queue, launch, codes)?;
-    launch.sweep();
+    launch.sweep(queue);
     // Before anything is changed: waves that cannot fetch the handler could only be lost.
     let handler = launch.dispatch().tba;
     if handler == 0 {
@@ -125,7 +125,7 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
     queue.shared.stats.work("waves saved", waves as u64);
     let (groups, bytes) = (parked.len(), end - area.stack_size);
     tracing::debug!(target: "cwsr", slot = ?queue.slot, groups, waves, bytes, "saved");
-    launch.park(parked);
+    launch.park(queue, parked);
     Ok(marks(offset, end))
 }
 

@@ -220,12 +220,20 @@ impl Launch {
         &self.parked
     }
 
+    /// All live groups go from their compute units.
+    pub fn leave(&self, queue: &Queue) {
+        for live in &self.board.live {
+            queue.leave(live.unit, &live.group);
+        }
+    }
+
     /// Drops groups that have ended since they ran last: somebody killed their waves.
-    pub fn sweep(&mut self) {
+    pub fn sweep(&mut self, queue: &Queue) {
         let Board { live, free, .. } = &mut self.board;
         live.retain(|live| {
             let ended = live.group.is_done();
             if ended {
+                queue.leave(live.unit, &live.group);
                 free.push_back(live.slot);
             }
             !ended
@@ -233,7 +241,8 @@ impl Launch {
     }
 
     /// All live groups are in the context save area now.
-    pub fn park(&mut self, parked: Vec<Parked>) {
+    pub fn park(&mut self, queue: &Queue, parked: Vec<Parked>) {
+        self.leave(queue);
         self.parked = parked;
         self.board.live.clear();
     }
@@ -359,14 +368,14 @@ impl Run<'_> {
         }
     }
 
-    fn put_back(&self, mut live: Live, turn: Turn) {
+    fn put_back(&self, live: Live, turn: Turn) {
         let mut board = self.board();
         if !matches!(turn, Turn::Halted | Turn::Waits) {
             (board.halted, board.waiting) = (0, 0);
         }
         match turn {
             Turn::Done => {
-                self.queue.leave(live.unit, &mut live.group);
+                self.queue.leave(live.unit, &live.group);
                 tracing::trace!(target: "wave", "{:?} ends {} {}", self.queue.slot, live.unit,
                     live.slot);
                 return board.free.push_back(live.slot);

@@ -413,8 +413,8 @@ impl Queue {
         }
     }
 
-    /// It has ended.
-    pub fn leave(&self, unit: u16, group: &mut gcn::Workgroup) {
+    /// It goes: it has ended, was saved or killed.
+    pub fn leave(&self, unit: u16, group: &gcn::Workgroup) {
         if self.shared.bus.hostile().is_some() {
             let place = (self.slot.xcc, unit);
             self.shared.leftovers.keep(place, self.process.pasid, group);
@@ -652,6 +652,11 @@ impl Queue {
             Keep::Flight => self.save_waves(&mut body),
             _ => cwsr::empty(self),
         };
+        let Flight { launch, ahead, .. } = &mut body.flight;
+        let ahead = ahead.as_mut().and_then(|ahead| ahead.launch());
+        for launch in launch.as_deref_mut().into_iter().chain(ahead) {
+            launch.leave(self);
+        }
         if let Some(caches) = self.shared.bus.caches() {
             // Nobody may tell the caches when the pages of a process go that has no VMID.
             caches.flush(self.slot.xcc);

@@ -16,19 +16,60 @@ const LAUNCHED: usize = 3;
 /// VGPRs of a wave that are kept.
 const ROWS: usize = 32;
 
-/// What the last work-group on a compute unit has left.
+/// Bytes of LDS that have one owner: what processors allocate is a multiple of it.
+const BLOCK: usize = 256;
+
+/// What the work-groups on a compute unit have left: of each byte and register the last one that
+/// had it, and the PASID of its process.
 #[derive(Default)]
 struct Left {
-    pasid: u16,
     lds: Vec<u8>,
-    rows: Vec<Vgpr>,
+    /// Of each [`BLOCK`].
+    owners: Vec<u16>,
+    rows: Vec<(u16, Vgpr)>,
+}
+
+impl Left {
+    fn keep(&mut self, pasid: u16, group: &Workgroup) {
+        let bytes = group.lds.len();
+        let blocks = bytes.div_ceil(BLOCK);
+        if bytes > self.lds.len() {
+            self.lds.resize(bytes, 0);
+            self.owners.resize(blocks, 0);
+        }
+        self.lds[..bytes].copy_from_slice(&group.lds);
+        self.owners[..blocks].fill(pasid);
+        let Some(wave) = group.waves.first() else {
+            return;
+        };
+        for (at, lanes) in wave.vgpr.iter().take(ROWS).enumerate() {
+            match self.rows.get_mut(at) {
+                Some(row) => *row = (pasid, *lanes),
+                None => self.rows.push((pasid, *lanes)),
+            }
+        }
+    }
+
+    /// Zeroes what is not of this process.
+    fn clean(&mut self, stays: Option<u16>) {
+        for (block, owner) in self.lds.chunks_mut(BLOCK).zip(&self.owners) {
+            if Some(*owner) != stays {
+                block.fill(0);
+            }
+        }
+        for (owner, lanes) in &mut self.rows {
+            if Some(*owner) != stays {
+                lanes.fill(0);
+            }
+        }
+    }
 }
 
 /// An XCC's compute units.
 #[derive(Default)]
 struct Xcc {
     units: HashMap<u16, Left>,
-    /// Units of which nothing is known have zeros, not what was there before the driver.
+    /// What nothing is known of is zero, not what was there before the driver.
     is_clean: bool,
 }
 
@@ -40,20 +81,11 @@ impl Leftovers {
         Self((0..xccs).map(|_| Mutex::default()).collect())
     }
 
-    /// A work-group of a process has ended.
-    pub fn keep(&self, (xcc, unit): (u8, u16), pasid: u16, group: &mut Workgroup) {
-        let Some(xcc) = self.0.get(usize::from(xcc)) else {
-            return;
-        };
-        let first = group.waves.first();
-        let rows = first.map_or(0, |wave| wave.vgpr.len().min(ROWS));
-        let rows = first.map_or_else(Vec::new, |wave| {
-            (0..rows).map(|row| wave.vgpr[row]).collect()
-        });
-        let lds = std::mem::take(&mut group.lds);
-        let mut xcc = lock(xcc);
-        let left = xcc.units.entry(unit).or_default();
-        *left = Left { pasid, rows, lds };
+    /// A work-group of a process goes: it has ended, was saved or killed.
+    pub fn keep(&self, (xcc, unit): (u8, u16), pasid: u16, group: &Workgroup) {
+        if let Some(xcc) = self.0.get(usize::from(xcc)) {
+            lock(xcc).units.entry(unit).or_default().keep(pasid, group);
+        }
     }
 
     /// A work-group begins, and finds what was left: in LDS, and in all vector registers but those
@@ -63,37 +95,35 @@ impl Leftovers {
             return;
         };
         let xcc = lock(xcc);
-        let unknown;
-        let left = match xcc.units.get(&unit) {
-            Some(left) => left,
-            None if xcc.is_clean => return,
-            None => {
-                unknown = Left {
-                    pasid: 0,
-                    lds: (0..512)
-                        .flat_map(|_| hostile.number().to_le_bytes())
-                        .collect(),
-                    rows: vec![std::array::from_fn(|_| hostile.number() as u32)],
-                };
-                &unknown
-            }
+        let nothing = Left::default();
+        let Left { lds, rows, .. } = xcc.units.get(&unit).unwrap_or(&nothing);
+        let unknown = |is_known: bool| match is_known || xcc.is_clean {
+            true => 0,
+            false => hostile.number(),
         };
-        // Of LDS that a work-group had less of, the rest is what it was: not known.
-        let bytes = left.lds.iter().cycle();
+        // Of LDS that work-groups had less of, the rest is what it was: not known.
+        let other: Vec<u8> = (0..512)
+            .flat_map(|_| unknown(!lds.is_empty()).to_le_bytes())
+            .collect();
+        let bytes = if lds.is_empty() { &other } else { lds };
+        let bytes = bytes.iter().cycle();
         group
             .lds
             .iter_mut()
             .zip(bytes)
             .for_each(|(to, from)| *to = *from);
-        if left.rows.is_empty() {
-            return;
-        }
+        let other = [(0, std::array::from_fn(|_| unknown(!rows.is_empty()) as u32))];
+        let rows = if rows.is_empty() {
+            &other[..]
+        } else {
+            rows.as_slice()
+        };
         for wave in &mut group.waves {
             for row in LAUNCHED..wave.vgpr.len() {
-                wave.vgpr[row] = left.rows[row % left.rows.len()];
+                wave.vgpr[row] = rows[row % rows.len()].1;
             }
             for row in 0..wave.acc.len() {
-                wave.acc[row] = left.rows[row % left.rows.len()];
+                wave.acc[row] = rows[row % rows.len()].1;
             }
         }
     }
@@ -103,7 +133,7 @@ impl Leftovers {
     pub fn clean(&self, xcc: u8, stays: Option<u16>) {
         if let Some(xcc) = self.0.get(usize::from(xcc)) {
             let mut xcc = lock(xcc);
-            xcc.units.retain(|_, left| Some(left.pasid) == stays);
+            xcc.units.values_mut().for_each(|left| left.clean(stays));
             xcc.is_clean = true;
         }
     }

@@ -6,6 +6,7 @@
 //! The expressions are other ones than those in `valu`, which are the reference.
 
 use super::{Ints, Runner, Singles, Steps, Wides};
+use crate::float::special::COARSE;
 use crate::float::{fma32, settle32, settle64};
 use crate::inst::ValuOp;
 use crate::op::{Vop1, Vop2, Vop3, Vop3p};
@@ -583,10 +584,31 @@ fn shifted_down((low, high): (u32, u32), sign: u32, by: u32) -> (u32, u32) {
     }
 }
 
+/// A shift of `v_lshl_add_u64`, which has up to 4.
+#[inline(always)]
+fn few(by: u32) -> u32 {
+    match by {
+        0..=4 => by,
+        _ => 0,
+    }
+}
+
 #[inline(always)]
 fn sum(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
     let low = a.0.wrapping_add(b.0);
     (low, a.1.wrapping_add(b.1).wrapping_add((low < a.0).into()))
+}
+
+/// Without its last bits, unless it is subnormal: infinities have none, and of a NaN those left
+/// tell that it is one.
+#[inline(always)]
+fn approximated(value: f64) -> f64 {
+    let bits = value.to_bits();
+    let kept = match bits >> 52 & 0x7ff {
+        0 => u64::MAX,
+        _ => u64::MAX << COARSE,
+    };
+    f64::from_bits(bits & kept)
 }
 
 wides! {
@@ -595,7 +617,7 @@ wides! {
         Three Vop3 v_lshlrev_b64 |a, b, _c| shifted_up(b, a.0);
         Three Vop3 v_lshrrev_b64 |a, b, _c| shifted_down(b, 0, a.0);
         Three Vop3 v_ashrrev_i64 |a, b, _c| shifted_down(b, (b.1 as i32 >> 31) as u32, a.0);
-        Three Vop3 v_lshl_add_u64 |a, b, c| sum(shifted_up(a, b.0 & 7), c);
+        Three Vop3 v_lshl_add_u64 |a, b, c| sum(shifted_up(a, few(b.0 & 7)), c);
     }
     ints {
         One Vop1 v_cvt_f64_i32 |a, _b, _c| f64::from(a as i32).to_bits();
@@ -606,7 +628,7 @@ wides! {
         Three Vop3 v_mul_f64 |a, b, _c| a * b;
         Three Vop3 v_fma_f64 |a, b, c| a.mul_add(b, c);
         Two Vop2 v_fmac_f64 |a, b, c| a.mul_add(b, c);
-        One Vop1 v_rcp_f64 |a, _b, _c| 1.0 / a;
-        One Vop1 v_sqrt_f64 |a, _b, _c| a.sqrt();
+        One Vop1 v_rcp_f64 |a, _b, _c| approximated(1.0 / a);
+        One Vop1 v_sqrt_f64 |a, _b, _c| approximated(a.sqrt());
     }
 }

@@ -418,20 +418,18 @@ impl Access {
         exec: u64,
     ) -> Option<Addresses<'a>> {
         let base = u64::from(words[0]) | u64::from(words[1] & 0xffff) << 32;
-        let (stride, records) = (words[1] >> 16 & 0x3fff, u64::from(words[2]));
+        let records = u64::from(words[2]);
         let (swizzles, adds_thread) = (words[1] >> 31 != 0, words[3] >> 23 & 1 != 0);
-        let fixed = u64::from(soffset).wrapping_add(i64::from(self.offset) as u64);
+        let offset = i64::from(self.offset) as u64;
         let mut hold = Aligned::ZEROS;
         let (_, high) = bounds(lanes, spread(exec, &mut hold.0));
+        // SOFFSET is not checked, and without an index NUM_RECORDS counts bytes.
         let end = u64::from(high)
-            .wrapping_add(fixed)
+            .wrapping_add(offset)
             .wrapping_add(4 * u64::from(self.dwords));
-        let outside = match stride {
-            0 => end > records,
-            _ => records == 0,
-        };
-        (!swizzles && !adds_thread && !outside && self.offset >= 0).then_some(Addresses {
-            base: base.wrapping_add(fixed),
+        let inside = end <= records && self.offset >= 0;
+        (!swizzles && !adds_thread && inside).then_some(Addresses {
+            base: base.wrapping_add(offset).wrapping_add(soffset.into()),
             lanes,
         })
     }

@@ -169,8 +169,8 @@ operations! {
         };
         Two Sop2 s_min_i32 |a, b, _s| if (a as i32) < b as i32 { (a, true) } else { (b, false) };
         Two Sop2 s_min_u32 |a, b, _s| if a < b { (a, true) } else { (b, false) };
-        Two Sop2 s_max_i32 |a, b, _s| if a as i32 > b as i32 { (a, true) } else { (b, false) };
-        Two Sop2 s_max_u32 |a, b, _s| if a > b { (a, true) } else { (b, false) };
+        Two Sop2 s_max_i32 |a, b, _s| if a as i32 >= b as i32 { (a, true) } else { (b, false) };
+        Two Sop2 s_max_u32 |a, b, _s| if a >= b { (a, true) } else { (b, false) };
         Two Sop2 s_cselect_b32 |a, b, scc| (if scc { a } else { b }, scc);
         Two Sop2 s_and_b32 |a, b, _s| truth(a & b);
         Two Sop2 s_or_b32 |a, b, _s| truth(a | b);

@@ -157,10 +157,15 @@ impl Machine<'_> {
         let sources: [Option<Wide>; 3] =
             std::array::from_fn(|index| self.float(v, index, ty(index)));
         let from = format(*from).unwrap_or(F32);
-        lanes(self.wave.exec()).fold(0, |raised, lane| {
+        let raised = lanes(self.wave.exec()).fold(0, |raised, lane| {
             let operands = sources.map(|source| source.map(|lanes| lanes[lane]));
             raised | self.of_lane(work, from, operands)
-        })
+        });
+        // The ISA guide: "INEXACT exceptions are enabled for this conversion iff CLAMP == 1".
+        match work {
+            Work::Integer(..) if !v.mods.clamp => raised & !trapsts::INEXACT,
+            _ => raised,
+        }
     }
 
     /// Source `index`, if it is a float.

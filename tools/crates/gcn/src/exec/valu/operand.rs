@@ -105,7 +105,8 @@ impl Machine<'_> {
         *hold = lanes;
     }
 
-    /// An f32 source; subnormals are zero where MODE says so.
+    /// A source of an operation on f32; subnormals of that type are zero where MODE says so. An
+    /// integer, as `v_ldexp_f32` has, is what it is.
     #[inline]
     pub(super) fn float_src<'a>(
         &'a self,
@@ -114,7 +115,7 @@ impl Machine<'_> {
         hold: &'a mut Vgpr,
         fp: Fp,
     ) -> &'a Vgpr {
-        if fp.denorm_in {
+        if fp.denorm_in || v.types[index + 1] != Ty::F32 {
             return self.src32(v, index, hold);
         }
         let mut other = blank();
@@ -153,9 +154,10 @@ impl Machine<'_> {
         lanes.map(|value| value >> shift & mask ^ flip)
     }
 
+    /// The same of f16.
     pub(super) fn half_src(&self, v: &Valu, index: usize, fp: Fp) -> Vgpr {
         let lanes = self.src16(v, index);
-        if fp.denorm_in {
+        if fp.denorm_in || v.types[index + 1] != Ty::F16 {
             lanes
         } else {
             lanes.map(|bits| F16.flush(bits.into()) as u32)
@@ -200,9 +202,10 @@ impl Machine<'_> {
         }
     }
 
+    /// The same of f64.
     pub(super) fn double_src(&self, v: &Valu, index: usize, fp: Fp) -> Wide {
         let lanes = self.src64(v, index);
-        if fp.denorm_in {
+        if fp.denorm_in || v.types[index + 1] != Ty::F64 {
             lanes
         } else {
             lanes.map(|bits| F64.flush(bits))
@@ -292,8 +295,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Output scale and clamp, then writes. The scale works only without subnormal results and
-    /// outside IEEE mode.
+    /// Output scale and clamp, then writes. The scale works only without subnormal results, which
+    /// it cannot make either, and outside IEEE mode.
     #[inline]
     pub(super) fn finish32(&mut self, v: &Valu, d: &mut Vgpr, fp: Fp) {
         if !fp.denorm_out {
@@ -301,7 +304,8 @@ impl Machine<'_> {
         }
         if v.mods.omod != 0 && !fp.denorm_out && !fp.ieee {
             let factor = scale_factor(v.mods.omod) as f32;
-            *d = d.map(|bits| (f32::from_bits(bits) * factor).to_bits());
+            let scaled = |bits| (f32::from_bits(bits) * factor).to_bits();
+            *d = d.map(|bits| F32.flush(scaled(bits).into()) as u32);
         }
         if v.mods.clamp {
             *d = d.map(|bits| {
@@ -317,7 +321,7 @@ impl Machine<'_> {
         }
         if v.mods.omod != 0 && !fp.denorm_out && !fp.ieee {
             let factor = scale_factor(v.mods.omod);
-            *d = d.map(|bits| (f64::from_bits(bits) * factor).to_bits());
+            *d = d.map(|bits| F64.flush((f64::from_bits(bits) * factor).to_bits()));
         }
         if v.mods.clamp {
             *d = d.map(|bits| clamp(f64::from_bits(bits), bits, fp, 1f64.to_bits()));
@@ -332,7 +336,8 @@ impl Machine<'_> {
         }
         if v.mods.omod != 0 && !fp.denorm_out && !fp.ieee {
             let factor = scale_factor(v.mods.omod) as f32;
-            *d = d.map(|bits| half::from_f32(half::to_f32(bits as u16) * factor).into());
+            let scaled = |bits: u32| half::from_f32(half::to_f32(bits as u16) * factor);
+            *d = d.map(|bits| F16.flush(scaled(bits).into()) as u32);
         }
         if v.mods.clamp {
             *d = d.map(|bits| {
@@ -489,7 +494,9 @@ fn place(old: u32, result: u32, sel: Sel, unused: Unused) -> u32 {
 }
 
 /// 16-bit instructions that came with gfx9 keep the other half of their destination; older ones
-/// clear it.
+/// clear it, and so do the minimum, maximum and median of three halves: LLVM counts on it
+/// (AMDGPUISelDAGToDAG, `fp16SrcZerosHighBits`), and where the ISA guide says "hi 16 bits are
+/// preserved" of others it says nothing of them.
 fn keeps_high_half(op: ValuOp) -> bool {
     match op {
         ValuOp::Two(op) => {
@@ -502,6 +509,9 @@ fn keeps_high_half(op: ValuOp) -> bool {
                 | Vop3::v_mad_legacy_i16
                 | Vop3::v_fma_legacy_f16
                 | Vop3::v_div_fixup_legacy_f16
+                | Vop3::v_min3_f16
+                | Vop3::v_max3_f16
+                | Vop3::v_med3_f16
         ),
         _ => false,
     }

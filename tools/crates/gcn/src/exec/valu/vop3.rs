@@ -50,7 +50,11 @@ impl Machine<'_> {
             v_lshlrev_b64 => self.wide2(v, |a, b| b << (a & 63)),
             v_lshrrev_b64 => self.wide2(v, |a, b| b >> (a & 63)),
             v_ashrrev_i64 => self.wide2(v, |a, b| (b as i64 >> (a & 63)) as u64),
-            v_lshl_add_u64 => self.wide3(v, |a, b, c| (a << (b & 7)).wrapping_add(c)),
+            v_lshl_add_u64 => self.wide3(v, |a, b, c| {
+                // "The design treats unsupported shift counts as a shift of zero."
+                let by = if b & 7 > 4 { 0 } else { b & 7 };
+                (a << by).wrapping_add(c)
+            }),
             v_bitop3_b32 => {
                 let table = v.mods.bitop3;
                 self.map3(v, |a, b, c| by_table(table, [a, b, c]))
@@ -102,9 +106,11 @@ impl Machine<'_> {
             }),
             v_mad_i64_i32 => self.mad_wide(v, |a, b, c| {
                 let product = i64::from(a as i32) * i64::from(b as i32);
-                let (sum, overflow) = product.overflowing_add(c as i64);
+                let sum = product.wrapping_add(c as i64);
                 let limited = product.saturating_add(c as i64);
-                (if clamp { limited } else { sum } as u64, overflow)
+                // Bit 64 of the exact sum, which is its sign.
+                let top = i128::from(product) + i128::from(c as i64) < 0;
+                (if clamp { limited } else { sum } as u64, top)
             }),
             v_add_i32 => self.signed_sum(v, i32::wrapping_add, i32::saturating_add),
             v_sub_i32 => self.signed_sum(v, i32::wrapping_sub, i32::saturating_sub),
@@ -273,8 +279,10 @@ impl Machine<'_> {
             }),
             v_sad_u32 => self.map3(v, |a, b, c| total(a.abs_diff(b).into(), c)),
             v_msad_u8 => self.map3(v, |a, b, c| total(masked_sad(a, b).into(), c)),
-            v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c)),
-            v_mqsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c)),
+            v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c, clamp)),
+            v_mqsad_pk_u16_u8 => {
+                self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c, clamp))
+            }
             v_mqsad_u32_u8 => self.quad_sad_wide(v),
             v_cubeid_f32 => self.cube(v, |cube| cube.id),
             v_cubesc_f32 => self.cube(v, |cube| cube.sc),
@@ -390,7 +398,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// 32 × 32 + 64 bits; the lane mask SDST takes the carry.
+    /// 32 × 32 + 64 bits; the lane mask SDST takes bit 64.
     #[inline(always)]
     fn mad_wide(&mut self, v: &Valu, f: impl Fn(u32, u32, u64) -> (u64, bool)) -> Done {
         let mut hold = [[0; LANES]; 2];
@@ -452,12 +460,14 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The ISA guide: "Input denormals are not flushed but output flushing is allowed."
     fn div_fmas_single(&mut self, v: &Valu) -> Done {
-        let (fp, vcc) = (self.single(), self.wave.vcc());
-        let [a, b, c] = [0, 1, 2].map(|index| {
-            let mut hold = [0; LANES];
-            self.float_src(v, index, &mut hold, fp).map(u64::from)
-        });
+        let vcc = self.wave.vcc();
+        let fp = Fp {
+            denorm_in: true,
+            ..self.single()
+        };
+        let [a, b, c] = [0, 1, 2].map(|index| self.src_any(v, index));
         let mut d = std::array::from_fn(|i| {
             divide::fmas(F32, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0) as u32
         });
@@ -466,8 +476,12 @@ impl Machine<'_> {
     }
 
     fn div_fmas_double(&mut self, v: &Valu) -> Done {
-        let (fp, vcc) = (self.other(), self.wave.vcc());
-        let [a, b, c] = [0, 1, 2].map(|index| self.double_src(v, index, fp));
+        let vcc = self.wave.vcc();
+        let fp = Fp {
+            denorm_in: true,
+            ..self.other()
+        };
+        let [a, b, c] = [0, 1, 2].map(|index| self.src64(v, index));
         let mut d =
             std::array::from_fn(|i| divide::fmas(F64, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0));
         self.finish64(v, &mut d, fp);
@@ -541,11 +555,14 @@ fn masked_sad(a: u32, b: u32) -> u32 {
         .sum()
 }
 
-/// Four sums over a window that slides by bytes, each added to a 16-bit field.
-fn quad_sad(sad: fn(u32, u32) -> u32, window: u64, reference: u32, add: u64) -> u64 {
+/// Four sums over a window that slides by bytes, each added to a 16-bit field: the ISA guide has
+/// "truncate each result to 16 bits", but for CLAMP.
+fn quad_sad(sad: fn(u32, u32) -> u32, window: u64, by: u32, add: u64, clamp: bool) -> u64 {
     (0..4).fold(0, |result, index| {
-        let sum = u64::from(sad((window >> (8 * index)) as u32, reference));
-        result | (sum + (add >> (16 * index) & 0xffff)).min(0xffff) << (16 * index)
+        let sum = u64::from(sad((window >> (8 * index)) as u32, by));
+        let sum = sum + (add >> (16 * index) & 0xffff);
+        let sum = if clamp { sum.min(0xffff) } else { sum & 0xffff };
+        result | sum << (16 * index)
     })
 }
 

@@ -175,7 +175,7 @@ fn let_go(rig: &Rig, done: u32) {
 }
 
 /// Unmaps once all waves have started.
-fn preempt(rig: &Rig) {
+pub fn preempt(rig: &Rig) {
     rig.wait("all waves run", |rig| {
         rig.stats.done("waves launched") == u64::from(2 * GROUPS)
     });
