@@ -177,6 +177,16 @@ fn a_watch_traps_when_the_store_is_waited_for_and_precisely_after_it() {
 }
 
 #[test]
+fn a_watch_sees_no_dwords_out_of_a_buffers_bounds() {
+    // Two of the four dwords are within, which end where another block begins.
+    let text = "s_mov_b64 s[4:5], s[2:3]\n s_movk_i32 s6, 128\n s_mov_b32 s7, 0x27000\n\
+                buffer_load_dwordx4 v[4:7], off, s[4:7], 0 offset:120\n\
+                s_waitcnt vmcnt(0)\n s_endpgm";
+    assert_eq!(watching(text, 0, 0, WatchMode::Read).traps().len(), 1);
+    assert_eq!(watching(text, 0, 128, WatchMode::Read).traps(), []);
+}
+
+#[test]
 fn watches_see_vector_memory_by_what_it_does() {
     let load = "global_load_dword v1, v2, s[2:3]\n s_endpgm";
     let atomic = "global_atomic_add v2, v2, s[2:3]\n s_endpgm";

@@ -252,6 +252,32 @@ fn three_halves_leave_the_upper_half_zero() {
     });
 }
 
+/// LLVM makes these of `llvm.amdgcn.fmad.ftz.f16`, and masks nothing (`fp16SrcZerosHighBits`).
+#[test]
+fn multiply_adds_of_two_halves_flush_and_leave_the_upper_half_zero() {
+    let text = "v_mac_f16 v1, v8, v9\n v_madmk_f16 v2, v8, 0x3c00, v9\n\
+                v_madak_f16 v3, v8, v9, 0x3c00\n\
+                v_mac_f16 v4, v10, v8\n v_madmk_f16 v5, v10, 0x3c00, v11\n\
+                v_madak_f16 v6, v10, v8, 0\n v_mad_legacy_f16 v7, v10, v8, 0";
+    let set = |wave: &mut gcn::Wave| {
+        for register in 1..8 {
+            wave.vgpr[register] = [0xdead_beef; 64];
+        }
+        // The addends of v_mac.
+        wave.vgpr[1] = [0xdead_4200; 64];
+        wave.vgpr[4] = [0xdead_0000; 64];
+        for (register, half) in [(8, 0x3c00), (9, 0x4000), (10, 3), (11, 0)] {
+            wave.vgpr[register] = [half; 64];
+        }
+    };
+    after("multiply-adds of halves", text, set, |wave| {
+        let found = [1, 2, 3, 4, 5, 6, 7].map(|register| wave.vgpr[register][7]);
+        // 1 · 2 + 3, 1 · 1 + 2, 1 · 2 + 1; of the least numbers nothing is left.
+        let wanted = [0x4500, 0x4200, 0x4200, 0, 0, 0, 0];
+        assert_eq!(found, wanted, "{found:x?}");
+    });
+}
+
 #[test]
 fn scalar_atomics_update_memory_once() {
     let text = "s_movk_i32 s4, 5\n s_atomic_add s4, s[2:3], 0x10 glc\n\

@@ -116,6 +116,7 @@ impl Machine<'_> {
         let size = 4 * u64::from(mem.op.data_dwords().max(1));
         match mem.op {
             MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
+            MemOp::LoadLds(bytes, _) => bytes.into(),
             MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
             MemOp::Format(..) => {
                 Format::of(mem, self.descriptor(mem)).map_or(4, |format| format.bytes() as u64)

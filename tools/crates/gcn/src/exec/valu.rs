@@ -366,13 +366,14 @@ impl Machine<'_> {
     }
 
     /// Unfused: the product is rounded too. Of `v_mad_f16` the ISA guide says "denormals are
-    /// flushed" (LLVM uses it only where MODE has them so), of its siblings nothing.
+    /// flushed" (LLVM uses it only where MODE has them so); the others are what LLVM makes of
+    /// `llvm.amdgcn.fmad.ftz.f16`, whatever MODE says, and the guide's notes have denormals of sums
+    /// and products, not of these.
     fn half_mad(&mut self, v: &Valu) -> Done {
-        let knows = v.op != ValuOp::Three(Vop3::v_mad_f16);
         self.half_bits(v, |fp, a, b, c| {
             let fp = Fp {
-                denorm_in: fp.denorm_in && knows,
-                denorm_out: fp.denorm_out && knows,
+                denorm_in: false,
+                denorm_out: false,
                 ..fp
             };
             let product = soft::mul(F16, fp, a, b);

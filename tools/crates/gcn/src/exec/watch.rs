@@ -25,8 +25,8 @@ impl Machine<'_> {
         };
         let (size, places) = (self.lane_bytes(mem), self.places(mem));
         let sees = |watch: &Watch| {
-            lanes(self.wave.exec()).any(|lane| match self.address(&places, lane) {
-                Some(address) => watch.sees(kind, address, size),
+            lanes(self.wave.exec()).any(|lane| match self.accessed(&places, lane, size) {
+                Some((address, size)) => watch.sees(kind, address, size),
                 None => false,
             })
         };
@@ -37,11 +37,12 @@ impl Machine<'_> {
         })
     }
 
-    /// Where in memory a lane's data begins.
-    fn address(&self, places: &Places, lane: usize) -> Option<u64> {
+    /// Where in memory a lane's data begins, and how many bytes of its `size` it accesses there.
+    fn accessed(&self, places: &Places, lane: usize, size: u64) -> Option<(u64, u64)> {
         match places.of(lane) {
-            Place::Memory(address) | Place::Part(address, _) => Some(address),
-            Place::Scratch(offset) => Some(self.scratch_address(offset, lane)),
+            Place::Memory(address) => Some((address, size)),
+            Place::Part(address, dwords) => Some((address, 4 * u64::from(dwords))),
+            Place::Scratch(offset) => Some((self.scratch_address(offset, lane), size)),
             Place::Lds(_) | Place::Nowhere => None,
         }
     }

@@ -494,14 +494,11 @@ fn place(old: u32, result: u32, sel: Sel, unused: Unused) -> u32 {
 }
 
 /// 16-bit instructions that came with gfx9 keep the other half of their destination; older ones
-/// clear it, and so do the minimum, maximum and median of three halves: LLVM counts on it
-/// (AMDGPUISelDAGToDAG, `fp16SrcZerosHighBits`), and where the ISA guide says "hi 16 bits are
-/// preserved" of others it says nothing of them.
+/// clear it, and so do the minimum, maximum and median of three halves, and the multiply-adds of
+/// two operands: LLVM counts on it (AMDGPUISelDAGToDAG, `fp16SrcZerosHighBits`), and where the ISA
+/// guide says "hi 16 bits are preserved" of others it has `{ 16'0, ... }` or nothing of them.
 fn keeps_high_half(op: ValuOp) -> bool {
     match op {
-        ValuOp::Two(op) => {
-            matches!(op, Vop2::v_mac_f16 | Vop2::v_madmk_f16 | Vop2::v_madak_f16)
-        }
         ValuOp::Three(op) => !matches!(
             op,
             Vop3::v_mad_legacy_f16
