@@ -416,8 +416,8 @@ impl<'a> Made<'a> {
     }
 
     /// Maps a buffer to the GPUs that saw it. `EADDRINUSE`: another thread has given attributes of
-    /// shared virtual memory to what is there. `EAGAIN`, `EIO`: it has, and unmapped that, and a GPU
-    /// may see it still.
+    /// shared virtual memory to what is there. `EAGAIN`, `EIO`: it has, and unmapped that, and a
+    /// GPU may see it still.
     fn show(&self, memory: &GpuMemory, gpus: &[u32]) -> Result {
         let (address, bytes) = memory.place();
         let svm = self.process.svm();

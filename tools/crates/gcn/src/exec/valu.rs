@@ -22,7 +22,6 @@ pub(super) use operand::merge;
 use super::{Done, Machine};
 use crate::float::{half, settle32, settle64, soft, Fp, Round, F16, F32, F64};
 use crate::inst::{Inst, Valu, ValuOp};
-use crate::op::Vop3;
 use crate::wave::{mode, Vgpr, LANES};
 
 /// A double-width register for each lane.

@@ -4,7 +4,7 @@
 use super::{blank, Machine, Wide};
 use crate::float::{Fp, F16, F32, F64};
 use crate::inst::{Dpp, Dst, Form, Sel, Src, Unused, Valu, ValuOp};
-use crate::op::{Ty, Vop2, Vop3};
+use crate::op::{Ty, Vop3};
 use crate::wave::{Vgpr, LANES};
 
 impl Valu {
