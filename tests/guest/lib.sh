@@ -135,7 +135,8 @@ whole_log() {
 # dmesg.allow lists: none.
 clean_dmesg() {
     bad=$(dmesg --raw 2>/dev/null | tail -n +"$((dmesg_seen + 1))" | without_reports |
-        grep -E '^<[0-4]>' | grep -vxFf /tmp/dmesg.faults | grep -vEf /tmp/dmesg.patterns)
+        grep -E '^<[0-4]>' | grep -vxFf /tmp/dmesg.faults | grep -vEf /tmp/dmesg.patterns) ||
+        [ $? = 1 ] || bad=${bad:-grep cannot read dmesg.patterns}
     dmesg_seen=$(dmesg --raw | wc -l)
     if [ -z "$bad" ]; then
         ok "nothing in dmesg${1:+ $1}"
@@ -174,7 +175,8 @@ memory_used() {
 # host, where the kernel warns of its clock.
 no_errors() {
     bad=$(dmesg --raw | without_reports | grep -E '^<[0-3]>' | grep -vxFf /tmp/dmesg.faults |
-        grep -vEf /tmp/dmesg.patterns | grep -v 'Free signal BO is not allowed')
+        grep -v 'Free signal BO is not allowed' | grep -vEf /tmp/dmesg.patterns) ||
+        [ $? = 1 ] || bad=${bad:-grep cannot read dmesg.patterns}
     if [ -z "$bad" ]; then
         ok "no error in dmesg"
     else

@@ -49,7 +49,8 @@ same=$({ echo "$GUEST_IMAGE $KERNEL_RELEASE $late"
     cat tests/libraries/run.sh
     git ls-files -s tools/crates tools/Cargo.lock
     git diff HEAD -- tools/crates; } | sha256sum | cut -c1-16)
-driver=$({ git ls-files -s rust Kbuild; git diff HEAD -- rust Kbuild; } | sha256sum | cut -c1-16)
+driver=$({ git ls-files -s Kbuild rust uapi
+    git diff HEAD -- Kbuild rust uapi; } | sha256sum | cut -c1-16)
 : >$log.c
 : >$log.rust
 while read -r part least words; do
