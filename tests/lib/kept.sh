@@ -18,7 +18,7 @@ on_machine() {
     stat -L -c '%n %s %Y' "$of"/usr/bin/{rustc,qemu-system-x86_64} 2>/dev/null
     cargo --version 2>/dev/null
     sed -n 's/^KERNEL_RELEASE=//p' <<<"$env"
-    env | grep -E '^(CARGO|FUZZ|HOSTILE|RUST)' | LC_ALL=C sort
+    env | grep -E '^(CARGO|FUZZ|HOSTILE|KFD_(VM_ACCEL|ALSO|MODULE)|RUST)' | LC_ALL=C sort
     find build/debug/amdkfd.ko "$share" -maxdepth 1 -type f -print0 2>/dev/null | sort -z |
         xargs -0r sha1sum
     stat -L -c '%n %s %Y' {tools,userspace}/target/debug/{kfd-vm,gpu-model-server,kfdctl} \

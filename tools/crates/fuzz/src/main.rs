@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::builder::PossibleValuesParser;
 use clap::Parser;
 use gpu_fuzz::{Target, TARGETS};
 use rustix::time::{clock_gettime, ClockId};
@@ -17,6 +18,7 @@ use rustix::time::{clock_gettime, ClockId};
 #[derive(Parser)]
 struct Cli {
     /// Targets [default: all].
+    #[arg(value_parser = PossibleValuesParser::new(TARGETS.map(|(name, _)| name)))]
     targets: Vec<String>,
     /// Seconds of each.
     #[arg(long, default_value_t = 20)]
@@ -44,6 +46,13 @@ static PANICKED: AtomicBool = AtomicBool::new(false);
 
 fn main() {
     let cli = Cli::parse();
+    let file = cli.file.as_ref().map(|path| match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(why) => {
+            eprintln!("gpu-fuzz: {}: {why}", path.display());
+            exit(2);
+        }
+    });
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         PANICKED.store(true, Ordering::SeqCst);
@@ -52,7 +61,7 @@ fn main() {
     let wanted = |name: &str| cli.targets.is_empty() || cli.targets.iter().any(|it| it == name);
     let mut failed = false;
     for target in TARGETS.iter().filter(|(name, _)| wanted(name)) {
-        failed |= !run(&cli, *target);
+        failed |= !run(&cli, file.as_deref(), *target);
     }
     exit(failed.into());
 }
@@ -99,7 +108,7 @@ fn watch(name: &'static str, number: Arc<AtomicU64>, done: Arc<AtomicBool>) {
     });
 }
 
-fn run(cli: &Cli, (name, target): Target) -> bool {
+fn run(cli: &Cli, file: Option<&[u8]>, (name, target): Target) -> bool {
     let (number, done) = (
         Arc::new(AtomicU64::new(cli.first)),
         Arc::new(AtomicBool::new(false)),
@@ -111,10 +120,7 @@ fn run(cli: &Cli, (name, target): Target) -> bool {
     while trouble.is_none() && count < cli.inputs && start.elapsed().as_secs() < cli.seconds {
         let at = cli.first + count;
         number.store(at, Ordering::SeqCst);
-        let input = match &cli.file {
-            Some(path) => std::fs::read(path).unwrap_or_default(),
-            None => bytes(at),
-        };
+        let input = file.map_or_else(|| bytes(at), <[u8]>::to_vec);
         let began = Instant::now();
         let caught = std::panic::catch_unwind(|| target(&input));
         slowest = slowest.max((began.elapsed(), at));
@@ -124,7 +130,7 @@ fn run(cli: &Cli, (name, target): Target) -> bool {
         } else if memory() > MOST_MEMORY {
             trouble = Some(format!("{} MiB used after input {at}", memory() >> 20));
         }
-        if cli.file.is_some() {
+        if file.is_some() {
             break;
         }
     }
