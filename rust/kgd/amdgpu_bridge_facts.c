@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is known of a device, as bridge.h has it: read once, when amdgpu brings it up.
+ * What is known of a device, as bridge.h has it: read once, when amdgpu brings it up; and how much
+ * memory there is, whenever it is asked for.
  */
 #include <linux/pci.h>
+#include <linux/seq_file.h>
 #include <drm/drm_drv.h>
 
 #include "amdgpu_bind.h"

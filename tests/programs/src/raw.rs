@@ -2,6 +2,7 @@
 
 //! Calls without the thunk's manners: any request number, any pointer.
 
+use kfd_uapi as uapi;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
@@ -73,6 +74,20 @@ pub fn value<T>(fd: impl AsFd, request: u32, args: &mut T) -> Result<i32, Errno>
         place.copy_to_nonoverlapping(args, 1);
         outcome
     }
+}
+
+/// ALLOC_MEMORY_OF_GPU of the process's own memory (USERPTR) at `address`, for as long as the file
+/// is open.
+pub fn alloc_user(kfd: impl AsFd, gpu_id: u32, address: u64, size: usize) -> Outcome {
+    let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
+        va_addr: address,
+        size: size as u64,
+        mmap_offset: address,
+        gpu_id,
+        flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
+        ..Default::default()
+    };
+    ioctl(kfd, uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args)
 }
 
 /// The request with another size.

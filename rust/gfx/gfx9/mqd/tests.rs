@@ -98,7 +98,7 @@ mod tests {
     fn a_restored_queue_goes_on_where_it_was() {
         let words = new(1, &aql());
         let mut saved = [0; BYTES / 4];
-        for (dword, value) in [
+        let kept = [
             (dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 3),
             (dword::COMPUTE_STATIC_THREAD_MGMT_SE[0], 0xff),
             // The packet that is dispatched, its scratch, and COMPUTE_PGM_RSRC3, in whichever of
@@ -113,27 +113,17 @@ mod tests {
             (182, 0x80),
             (dword::CP_HQD_CNTL_STACK_OFFSET, 0xf00),
             (dword::CP_HQD_WG_STATE_OFFSET, 0x3000),
-            (dword::CP_HQD_PERSISTENT_STATE, 1 << 31),
-        ] {
+        ];
+        for (dword, value) in kept {
             saved[dword] = value;
         }
+        saved[dword::CP_HQD_PERSISTENT_STATE] = 1 << 31;
         MQD.take_over(&words, &aql(), &saved, 4);
-        for (dword, value) in [
-            (dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 3),
-            (dword::COMPUTE_STATIC_THREAD_MGMT_SE[0], 0xff),
-            (15, 0x1000),
-            (16, 0x7f),
-            (17, 0x2000),
-            (18, 0x3f),
-            (46, 7),
-            (47, 1 << 16),
-            (138, 0x40),
-            (182, 0x80),
-            (dword::CP_HQD_CNTL_STACK_OFFSET, 0xf00),
+        let own = [
             (dword::CP_HQD_CNTL_STACK_SIZE, 0x1000),
-            (dword::CP_HQD_WG_STATE_OFFSET, 0x3000),
             (dword::CP_HQD_PERSISTENT_STATE, 0xc000_5301),
-        ] {
+        ];
+        for (dword, value) in kept.into_iter().chain(own) {
             assert_eq!((dword, words.get(dword)), (dword, value));
         }
         // One of no XCC is another one's.

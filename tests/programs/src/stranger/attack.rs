@@ -4,7 +4,7 @@
 
 use super::{acquire, until_told};
 use crate::pressure::fill_vram;
-use crate::raw::ioctl;
+use crate::raw::{alloc_user, ioctl};
 use crate::running::say;
 use anyhow::{ensure, Context, Result};
 use clap::ValueEnum;
@@ -185,16 +185,8 @@ pub fn stuck() -> Result<()> {
             0,
         )?
     } as u64;
-    let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
-        va_addr: at,
-        size: size as u64,
-        mmap_offset: at,
-        gpu_id: device.gpu_id(),
-        flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
-        ..Default::default()
-    };
-    let kfd = device.kfd().clone();
-    let call = std::thread::spawn(move || ioctl(&*kfd, uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args));
+    let (kfd, gpu) = (device.kfd().clone(), device.gpu_id());
+    let call = std::thread::spawn(move || alloc_user(&*kfd, gpu, at, size));
     std::thread::sleep(Duration::from_millis(300));
     ensure!(!call.is_finished(), "nothing keeps it: {:?}", call.join());
     say("ready")?;

@@ -4,10 +4,9 @@
 //! of a search for its pages: amdgpu asks for the leader's memory where it means the process's.
 
 use super::{Bench, PATIENCE};
-use crate::raw::{ioctl, Outcome};
+use crate::raw::alloc_user;
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Errno, Kfd, Memory};
-use kfd_uapi as uapi;
 use nix::libc::{syscall, SYS_exit};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -82,8 +81,9 @@ pub fn killed() -> Result<()> {
     let file = memfd_create("few", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, FEW as u64)?;
     let [first, second] = [many_pages(&file)?, many_pages(&file)?];
-    user_pages(&device, first as u64)?;
-    user_pages(&device, second as u64)?;
+    for place in [first, second] {
+        alloc_user(&**device.kfd(), device.gpu_id(), place as u64, MANY)?;
+    }
     invalidate(first, MANY)?;
     let until = Instant::now() + SEARCH;
     while Instant::now() < until {
@@ -118,16 +118,4 @@ fn invalidate(place: *mut c_void, size: usize) -> Result<()> {
         unsafe { mprotect(place, size, access)? };
     }
     Ok(())
-}
-
-fn user_pages(device: &Device, address: u64) -> Outcome {
-    let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
-        va_addr: address,
-        size: MANY as u64,
-        mmap_offset: address,
-        gpu_id: device.gpu_id(),
-        flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
-        ..Default::default()
-    };
-    ioctl(&**device.kfd(), uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args)
 }

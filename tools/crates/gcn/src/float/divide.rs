@@ -156,6 +156,10 @@ mod tests {
         fixup(F64, fmas(F64, Fp::PLAIN, [rest, rcp, quotient], back), d, n)
     }
 
+    fn each_with_each<T: Copy>(values: &[T]) -> impl Iterator<Item = (T, T)> + '_ {
+        values.iter().flat_map(|a| values.iter().map(|b| (*a, *b)))
+    }
+
     #[test]
     fn doubles_are_divided_correctly_by_a_coarse_reciprocal() {
         let mut source = patterns(6);
@@ -177,11 +181,7 @@ mod tests {
         for (a, b) in &mut pairs[50_000..] {
             (*a, *b) = (near(*a), near(*b));
         }
-        pairs.extend(
-            special
-                .iter()
-                .flat_map(|a| special.iter().map(|b| (*a, *b))),
-        );
+        pairs.extend(each_with_each(&special));
         for (a, b) in pairs {
             let (host, ours) = (
                 f64::from_bits(a) / f64::from_bits(b),
@@ -207,11 +207,7 @@ mod tests {
         let mut pairs: Vec<(u32, u32)> = (0..100_000)
             .map(|_| (source.next().unwrap() as u32, source.next().unwrap() as u32))
             .collect();
-        pairs.extend(
-            special
-                .iter()
-                .flat_map(|a| special.iter().map(|b| (*a, *b))),
-        );
+        pairs.extend(each_with_each(&special));
         for (a, b) in pairs {
             let (host, ours) = (
                 f32::from_bits(a) / f32::from_bits(b),
