@@ -130,6 +130,7 @@ impl Interpreter {
             ["usage"] => self.usage(),
             ["usage", kib] => self.usage_becomes(kib.parse()?),
             ["gauge", name] => self.gauge(name),
+            ["gauge", name, number] => self.gauge_becomes(name, number.parse()?),
             ["say", said] => {
                 eprintln!("{said}");
                 Ok("0".into())

@@ -9,6 +9,7 @@
 //! usage        how much more memory in VRAM sysfs counts of the process than at first
 //! usage KIB    the same as soon as it is that: a block goes when a worker comes to it
 //! gauge NAME   how many there are in the driver
+//! gauge NAME NUMBER   the same as soon as there are as many: a worker forgets what is unmapped
 //! ```
 
 use super::interpreter::Interpreter;
@@ -100,14 +101,7 @@ impl Interpreter {
 
     /// The same when it has become `kib`, or what it is after a long time.
     pub fn usage_becomes(&mut self, kib: i64) -> Result<String> {
-        let begin = Instant::now();
-        loop {
-            let more = self.more_used()?;
-            if more == kib || begin.elapsed() > PATIENCE {
-                return Ok(format!("{more} KiB more"));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        Ok(format!("{} KiB more", becomes(kib, || self.more_used())?))
     }
 
     fn more_used(&mut self) -> Result<i64> {
@@ -119,10 +113,12 @@ impl Interpreter {
     }
 
     pub fn gauge(&self, name: &str) -> Result<String> {
-        let all = fs::read_to_string("/sys/kernel/debug/amdkfd/counts")?;
-        let mut lines = all.lines().filter_map(|line| line.split_once(' '));
-        let found = lines.find(|(counted, _)| *counted == name);
-        Ok(found.context("no such gauge")?.1.into())
+        Ok(number_of(name)?.to_string())
+    }
+
+    /// The same when it has become `number`, or what it is after a long time.
+    pub fn gauge_becomes(&self, name: &str, number: u64) -> Result<String> {
+        Ok(becomes(number, || number_of(name))?.to_string())
     }
 
     pub fn counters(&self) -> Result<String> {
@@ -135,5 +131,25 @@ impl Interpreter {
         let all = ["faults", "page_in", "page_out"].map(read);
         let all: Result<Vec<_>> = all.into_iter().collect();
         Ok(all?.join(", "))
+    }
+}
+
+/// How many there are in the driver.
+fn number_of(name: &str) -> Result<u64> {
+    let all = fs::read_to_string("/sys/kernel/debug/amdkfd/counts")?;
+    let mut lines = all.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(counted, _)| *counted == name);
+    Ok(found.context("no such gauge")?.1.parse()?)
+}
+
+/// What `look` sees as soon as that is `wanted`, or after a long time.
+fn becomes<T: PartialEq>(wanted: T, mut look: impl FnMut() -> Result<T>) -> Result<T> {
+    let begin = Instant::now();
+    loop {
+        let seen = look()?;
+        if seen == wanted || begin.elapsed() > PATIENCE {
+            return Ok(seen);
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
