@@ -48,7 +48,7 @@ checking_kernel() {
         source_into "$tree"
         touch "$tree/.unpacked"
     }
-    local make=(in_build_root nice -n "${SYSROOT_NICE:-0}" make -C "$tree" -j"$(nproc)" "$@")
+    local make=(in_bare_build_root nice -n "${SYSROOT_NICE:-0}" make -C "$tree" -j"$(nproc)" "$@")
     cat "$config" >"$tree/debug.config"
     # Interrupted builds go on where they stopped: the tree stays.
     { "${make[@]}" KCONFIG_ALLCONFIG=debug.config allnoconfig && check_debug_config "$tree" &&
@@ -57,7 +57,7 @@ checking_kernel() {
     release=$(cat "$tree/include/config/kernel.release")
     cp "$tree/arch/x86/boot/bzImage" "$dir/vmlinuz"
     rm -rf "$dir/install"
-    in_build_root make -C "$tree" "$@" INSTALL_MOD_PATH="$dir/install" INSTALL_MOD_STRIP=1 \
+    in_bare_build_root make -C "$tree" "$@" INSTALL_MOD_PATH="$dir/install" INSTALL_MOD_STRIP=1 \
         modules_install >>"$dir/build.log" 2>&1
     rm -f "$dir/install/lib/modules/$release"/{build,source}
     disk_image "$dir/install/lib/modules" "$dir/modules.img" 16384

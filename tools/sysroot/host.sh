@@ -137,7 +137,8 @@ locked() {
     ( flock 9; "$@" ) 9>"$cache/lock/$name"
 }
 
-# in_root ROOT CMD...: with the project and the cache at their own paths; root inside.
+# in_root ROOT CMD...: with the project and the cache at their own paths; root inside. /tmp is the
+# root's own: the directory that the machine has for temporary files is not there.
 in_root() {
     local root=$1; shift
     local mounts=(--bind "$root" / --dev-bind /dev /dev --ro-bind /sys /sys --tmpfs /tmp \
@@ -151,7 +152,14 @@ in_root() {
     for dir in ${SYSROOT_BIND:-}; do mounts+=(--bind "$dir" "$dir"); done
     case "$cwd/" in "$project"/* | "$cache"/*) ;; *) cwd=$project ;; esac
     bwrap "${mounts[@]}" --die-with-parent --chdir "$cwd" --setenv HOME /root \
-        --setenv PATH /usr/sbin:/usr/bin:/sbin:/bin --setenv LC_ALL C.UTF-8 "$@"
+        --setenv PATH /usr/sbin:/usr/bin:/sbin:/bin --setenv LC_ALL C.UTF-8 \
+        --unsetenv TMPDIR --unsetenv TMP --unsetenv TEMP "$@"
 }
 
 in_build_root() { in_root "$build_root" "$@"; }
+
+# in_bare_build_root CMD...: nothing of the caller's settings (LLVM=1, KCFLAGS, RUSTFLAGS, what make
+# passes on) decides what a kernel in the cache, or a package, becomes.
+in_bare_build_root() {
+    in_build_root sh -c 'exec env -i HOME="$HOME" PATH="$PATH" LC_ALL="$LC_ALL" "$@"' sh "$@"
+}

@@ -294,7 +294,7 @@ make_kernel_tree() {
     source_into "$tree"
     cp "$dir/config" "$tree/.config"
     cp "$dir/Module.symvers" "$tree/Module.symvers"
-    in_build_root make -C "$tree" -j"$(nproc)" LOCALVERSION="+${release#*+}" olddefconfig \
+    in_bare_build_root make -C "$tree" -j"$(nproc)" LOCALVERSION="+${release#*+}" olddefconfig \
         modules_prepare >"$tree.log" 2>&1 ||
         { tail -n 20 "$tree.log" >&2; die "modules_prepare failed; see $tree.log"; }
     cp "$dir/Module.symvers" "$tree/Module.symvers"
