@@ -168,21 +168,29 @@ make_llvm_root_locked() {
 
 # make_package SUITE NAME: the files of one package, for a guest whose root has what it depends on.
 make_package() {
-    local root state
-    root=$(package_root "$1" "$2") state=$cache/apt/$1
+    local root
+    root=$(package_root "$1" "$2")
     [ ! -e "$root/.complete" ] || return 0
     make_build_root_locked
     remove_tree "$root.part"
-    mkdir -p "$root.part" "$state"
-    sources "$1" >"$state/sources.list"
-    { apt_in "$state" apt-get update --error-on=any &&
-        ( cd "$root.part" && apt_in "$state" apt-get download "$2" ) &&
+    mkdir -p "$root.part"
+    # All packages of a suite are fetched with one state, which apt does not wait for.
+    { locked "apt-$1" fetch_package "$1" "$2" "$root.part" &&
         in_build_root dpkg-deb -x "$root.part"/*.deb "$root.part"; } >"$root.log" 2>&1 || {
         tail -n 5 "$root.log" >&2
         die "could not download $2 of $1; see $root.log"
     }
     rm "$root.part"/*.deb
     finish_root "$root"
+}
+
+# fetch_package SUITE NAME DIR: its .deb. The caller looks at the status, so bash does not end at a
+# step that fails in here.
+fetch_package() {
+    local state=$cache/apt/$1
+    mkdir -p "$state" && sources "$1" >"$state/sources.list" &&
+        apt_in "$state" apt-get update --error-on=any &&
+        cd "$3" && apt_in "$state" apt-get download "$2"
 }
 
 make_build_root_locked() {
