@@ -33,10 +33,7 @@ impl Perfetto {
         if args.model_args.contains("--trace") {
             bail!("--perfetto has the models traced: leave --trace out of --model-args");
         }
-        let path = match Place::find() {
-            Place::Tree(project) => project.join("userspace/target/debug/kfdctl"),
-            Place::Installed { .. } => "/usr/bin/kfdctl".into(),
-        };
+        let path = Place::find().kfdctl(std::env::current_exe()?);
         let kfdctl = fs::read(&path);
         let kfdctl =
             kfdctl.with_context(|| format!("{}: --perfetto needs kfdctl", path.display()))?;

@@ -66,6 +66,14 @@ impl Place {
         dir.join("tools/sysroot/sysroot")
     }
 
+    /// The tracer: the tree's own, or the one that was installed with `program`, which is this one.
+    pub fn kfdctl(&self, program: PathBuf) -> PathBuf {
+        match self {
+            Self::Tree(project) => project.join("userspace/target/debug/kfdctl"),
+            Self::Installed { .. } => program.with_file_name("kfdctl"),
+        }
+    }
+
     /// A file that says where everything is, as `sysroot env` does: in an image for containers it
     /// is there already, and nothing is ever fetched.
     pub fn fixed(&self) -> Option<PathBuf> {
@@ -121,6 +129,8 @@ mod tests {
         let tree = Place::choose(Some("/tree".into()), None, Some(PACKAGE));
         assert_eq!(tree, Place::Tree("/tree".into()));
         assert_eq!(tree.sysroot(), Path::new("/tree/tools/sysroot/sysroot"));
+        let built = Path::new("/tree/userspace/target/debug/kfdctl");
+        assert_eq!(tree.kfdctl("/elsewhere/kfd-vm".into()), built);
         let installed = Place::choose(None, None, Some(PACKAGE));
         assert_eq!(
             installed.sysroot(),
@@ -141,6 +151,7 @@ mod tests {
         let place = find();
         assert_eq!(place.sysroot(), at("share/amdkfd-rs/tools/sysroot/sysroot"));
         assert_eq!(place.fixed(), None);
+        assert_eq!(place.kfdctl(at("bin/kfd-vm")), at("bin/kfdctl"));
         let module = || place.module(OsStr::new("1.2.3-test"), "/tree/build".into());
         assert!(module().starts_with("/lib/modules"));
         let own = at("lib/amdkfd-rs/modules/1.2.3-test/amdkfd.ko");
