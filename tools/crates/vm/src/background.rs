@@ -18,6 +18,7 @@ use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, OUTPUT_WINDOW
 use rustix::fs::{flock, FlockOperation};
 use rustix::process::{getuid, setsid, Pid};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -46,12 +47,24 @@ struct Files {
 }
 
 impl Files {
-    /// In a directory that is this user's alone.
+    /// Of a machine that may be up; where this user has had none, there is no directory, either.
     fn of(name: &Name) -> Result<Self> {
         Ok(Self {
             directory: directory()?,
             name: name.clone(),
         })
+    }
+
+    /// Of one that is to come up.
+    fn of_new(name: &Name) -> Result<Self> {
+        let files = Self::of(name)?;
+        let created = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&files.directory);
+        created.with_context(|| files.directory.display().to_string())?;
+        // Somebody else may have made it meanwhile.
+        Self::of(name)
     }
 
     fn path(&self, suffix: &str) -> PathBuf {
@@ -83,28 +96,36 @@ impl Files {
     }
 }
 
+/// A directory that is this user's alone, or is not there.
 fn directory() -> Result<PathBuf> {
     let user = getuid().as_raw();
-    let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("kfd-vm"),
-        _ => std::env::temp_dir().join(format!("kfd-vm.{user}")),
-    };
-    let created = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&directory);
-    created.with_context(|| directory.display().to_string())?;
-    let found = fs::symlink_metadata(&directory)?;
-    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
-        bail!("{} is not this user's alone", directory.display());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR");
+    let directory = directory_of(runtime, std::env::temp_dir(), user);
+    match fs::symlink_metadata(&directory) {
+        Ok(found) if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 => {
+            bail!("{} is not this user's alone", directory.display())
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| directory.display().to_string())
+        }
+        _ => Ok(directory),
     }
-    Ok(directory)
+}
+
+/// In the user's runtime directory, else in that for temporary files. `su` and `sudo -E` leave the
+/// variable with another user's: what root made in there its owner could not use.
+fn directory_of(runtime: Option<OsString>, temporary: PathBuf, user: u32) -> PathBuf {
+    let runtime = runtime.filter(|path| fs::metadata(path).is_ok_and(|found| found.uid() == user));
+    match runtime {
+        Some(path) => PathBuf::from(path).join("kfd-vm"),
+        None => temporary.join(format!("kfd-vm.{user}")),
+    }
 }
 
 /// Starts a machine, and returns when commands can run in it.
 pub fn up(args: &UpArgs) -> Result<u8> {
     let name = &args.name;
-    let files = Files::of(name)?;
+    let files = Files::of_new(name)?;
     // Given free again for the process that will hold it.
     let is_free = || match files.lock()? {
         Some(_) => Ok(()),
@@ -224,7 +245,7 @@ impl Clients {
 impl Held {
     /// Becomes the holder of the machine of that name: leaves the terminal and takes the lock.
     pub fn new(name: &Name, cwd: String, description: String) -> Result<Self> {
-        let files = Files::of(name)?;
+        let files = Files::of_new(name)?;
         let Some(lock) = files.lock()? else {
             bail!("the machine {name} is up already");
         };
@@ -466,7 +487,11 @@ fn read_frames(stream: impl Read + Send + 'static) -> Receiver<Frame> {
 
 /// Lists this user's machines.
 pub fn ps() -> Result<u8> {
-    let mut names: Vec<Name> = fs::read_dir(directory()?)?
+    let found = match fs::read_dir(directory()?) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        found => found?,
+    };
+    let mut names: Vec<Name> = found
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
@@ -524,6 +549,20 @@ pub fn answer(ender: UnixStream, reply: Reply) {
 mod tests {
     use super::*;
     use kfd_vm_protocol::MAX_PAYLOAD;
+
+    #[test]
+    fn the_runtime_directory_of_another_user_is_left_alone() {
+        let runtime = tempfile::tempdir().unwrap();
+        let user = fs::metadata(runtime.path()).unwrap().uid();
+        let of = |path: &str, user| directory_of(Some(path.into()), "/tmp".into(), user);
+        let path = runtime.path().to_str().unwrap();
+        assert_eq!(of(path, user), runtime.path().join("kfd-vm"));
+        let other = user + 1;
+        let temporary = PathBuf::from(format!("/tmp/kfd-vm.{other}"));
+        assert_eq!(of(path, other), temporary);
+        assert_eq!(of("", other), temporary);
+        assert_eq!(directory_of(None, "/tmp".into(), other), temporary);
+    }
 
     #[test]
     fn what_a_channel_says_reaches_its_client_until_the_reply() {

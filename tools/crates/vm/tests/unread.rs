@@ -16,6 +16,22 @@ fn status(stderr: Stdio) -> Option<i32> {
 }
 
 #[test]
+fn who_only_looks_for_machines_makes_no_directory() {
+    let nothing = tempfile::tempdir().unwrap();
+    for words in [&["ps"][..], &["down"], &["exec", "--", "true"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kfd-vm"));
+        command.args(words).env("XDG_RUNTIME_DIR", nothing.path());
+        let expected = if words == ["ps"] { 0 } else { 125 };
+        assert_eq!(
+            command.status().unwrap().code(),
+            Some(expected),
+            "{words:?}"
+        );
+        assert_eq!(nothing.path().read_dir().unwrap().count(), 0, "{words:?}");
+    }
+}
+
+#[test]
 fn a_complaint_that_nobody_reads_changes_no_status() {
     assert_eq!(status(Stdio::null()), Some(125));
     let (reader, writer) = rustix::pipe::pipe().unwrap();
