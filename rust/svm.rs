@@ -189,8 +189,9 @@ pub(crate) trait Host: Send + Sync {
     fn restore(&self);
     /// That has to wait: not all pages are back.
     fn restore_postponed(&self);
-    /// Has whoever rings a doorbell of its call [`Svm::hurry`].
-    fn doze(&self);
+    /// Has whoever rings a doorbell of its call [`Svm::hurry`]. `EAGAIN`: not now, the lock of the
+    /// address space (mmap_lock) is taken.
+    fn doze(&self, mm: &MmWithUser) -> Result;
 }
 
 /// What user space has said of the address space.

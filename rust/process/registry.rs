@@ -5,8 +5,10 @@
 //! The table is under an interrupt-safe spinlock, because an eviction fence asks for a process with
 //! interrupts off and reclaim asks for one too. Nothing is allocated under it: the node of a new
 //! process is made before. Making a process is serialised by `creation`, which is held across
-//! allocations and which nobody takes that reclaim could wait for. Who holds it waits for no
-//! program: the lock of the address space (mmap_lock), which a new process needs, is taken before.
+//! allocations and which nobody takes that reclaim could wait for. The lock of the address space
+//! (mmap_lock), which a new process needs, is taken before: its holder may be waiting for a
+//! program. Of what registering the notifier takes, `i_mmap` of the files that the opener maps, the
+//! same is true; it is taken within, as by any first notifier of an address space.
 
 use super::{
     debugger::{

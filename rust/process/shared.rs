@@ -3,7 +3,6 @@
 //! A process's shared virtual memory: there is none before it is needed.
 
 use super::{
-    doorbells,
     registry,
     xnack_is_a_choice,
     MmId,
@@ -12,6 +11,7 @@ use super::{
     ProcessRef, //
 };
 use crate::{
+    mappings,
     smi::Trigger,
     svm::{
         self,
@@ -21,6 +21,7 @@ use crate::{
 };
 use kernel::{
     fmt,
+    mm::MmWithUser,
     prelude::*,
     sync::Arc, //
 };
@@ -129,10 +130,8 @@ impl svm::Host for SvmHost {
         }
     }
 
-    fn doze(&self) {
-        if let Some(process) = self.process() {
-            doorbells::take_away(&process);
-        }
+    fn doze(&self, mm: &MmWithUser) -> Result {
+        mappings::zap_doorbells_in(mm)
     }
 
     fn restore_postponed(&self) {

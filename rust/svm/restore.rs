@@ -265,6 +265,8 @@ impl Svm {
 
     /// Nothing is brought back before its time. Whether there is time left.
     fn doze(self: &Arc<Self>) -> bool {
+        /// When it is tried again to take doorbells away.
+        const AGAIN: Msecs = 20;
         let (left, first) = {
             let mut evicting = self.evicting.lock();
             let left = evicting.left();
@@ -275,12 +277,18 @@ impl Svm {
         if left == 0 {
             return false;
         }
-        self.restore_after(left);
+        let mut pause = left;
         if first {
             pr_debug!("pages of process {} come back in {left} ms\n", self.tgid());
-            // Who has rung before is served by the one that comes then.
-            self.host.doze();
+            // Who has rung before is served by the one that comes then. Nobody rings in an address
+            // space that has ended.
+            let taken = self.users_mm().map_or(Ok(()), |mm| self.host.doze(&mm));
+            if taken.is_err() {
+                self.evicting.lock().dozing = false;
+                pause = left.min(AGAIN);
+            }
         }
+        self.restore_after(pause);
         true
     }
 
@@ -288,7 +296,10 @@ impl Svm {
         let jiffies = msecs_to_jiffies(pause).max(1);
         // If it waits already, it sees to this too.
         // SAFETY: `end` flushes it, before the process is gone.
-        let _ = unsafe { self.queue.enqueue_delayed::<_, RESTORE>(self.clone(), jiffies) };
+        let _ = unsafe {
+            self.queue
+                .enqueue_delayed::<_, RESTORE>(self.clone(), jiffies)
+        };
     }
 
     /// Brings back what was taken away. Fails if not all could be.

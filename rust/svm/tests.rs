@@ -26,13 +26,21 @@ mod tests {
         },
         linux::test_space, //
     };
+    use kernel::time::delay::fsleep;
 
-    /// The queues of a process that has none: how often they were taken off.
-    struct Queues(Arc<Atomic<u32>>);
+    /// How often somebody wants doorbells away while the lock of the address space is taken.
+    const REFUSED: u32 = 2;
+
+    /// The queues of a process that has none: how often they were taken off, and how often somebody
+    /// wanted their doorbells away.
+    struct Queues {
+        evictions: Arc<Atomic<u32>>,
+        dozes: Arc<Atomic<u32>>,
+    }
 
     impl Host for Queues {
         fn evict(&self) {
-            let _: u32 = self.0.fetch_add(1, Relaxed);
+            let _: u32 = self.evictions.fetch_add(1, Relaxed);
         }
 
         fn await_eviction(&self) {}
@@ -41,13 +49,19 @@ mod tests {
 
         fn restore_postponed(&self) {}
 
-        fn doze(&self) {}
+        fn doze(&self, _: &MmWithUser) -> Result {
+            match self.dozes.fetch_add(1, Relaxed) {
+                0..REFUSED => Err(EAGAIN),
+                _ => Ok(()),
+            }
+        }
     }
 
     /// The shared virtual memory of the test's own address space.
     struct World {
         svm: Option<Arc<Svm>>,
         evictions: Arc<Atomic<u32>>,
+        dozes: Arc<Atomic<u32>>,
         queue: *mut OwnedQueue,
     }
 
@@ -73,7 +87,12 @@ mod tests {
                 of: Serial::next(),
             };
             let evictions = Arc::new(Atomic::new(0), GFP_KERNEL).unwrap();
-            let host = KBox::new(Queues(evictions.clone()), GFP_KERNEL).unwrap();
+            let dozes = Arc::new(Atomic::new(0), GFP_KERNEL).unwrap();
+            let queues = Queues {
+                evictions: evictions.clone(),
+                dozes: dozes.clone(),
+            };
+            let host = KBox::new(queues, GFP_KERNEL).unwrap();
             let current = kernel::current!();
             let mm: &Mm = current.mm().unwrap();
             let svm = Svm::new(
@@ -90,6 +109,7 @@ mod tests {
             Self {
                 svm: Some(svm),
                 evictions,
+                dozes,
                 queue,
             }
         }
@@ -217,6 +237,37 @@ mod tests {
         assert_eq!(world.svm().set(other, &[Attribute::Access(0)]), Ok(()));
         assert_eq!(fake.live().tables_made, 2);
         assert_eq!(world.evictions.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn doorbells_are_taken_away_before_a_long_rest_and_once() {
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let rest = || {
+            svm.evicting.lock().due = Some(Instant::now() + Delta::from_secs(60));
+            let _ = svm.queue.hasten::<_, RESTORE>(svm.clone());
+        };
+        let dozes = || world.dozes.load(Relaxed);
+        // A busy host may take its time.
+        let await_dozes = |count| {
+            for _ in 0..1000 {
+                if dozes() < count {
+                    fsleep(Delta::from_millis(10));
+                }
+            }
+        };
+        rest();
+        await_dozes(REFUSED + 1);
+        // Who rests goes on resting.
+        rest();
+        fsleep(Delta::from_millis(100));
+        assert_eq!(dozes(), REFUSED + 1);
+        // Somebody has rung: there is one to take away again.
+        svm.hurry();
+        rest();
+        await_dozes(REFUSED + 2);
+        assert_eq!(dozes(), REFUSED + 2);
     }
 
     #[test]
