@@ -117,10 +117,13 @@ pub(super) struct Registry {
     restore_turns: Turns,
     /// Where shared virtual memory is put right that the system has changed.
     pages: OwnedQueue,
+    /// Where blocks of VRAM are emptied and freed: amdgpu waits for that, in whoever needs their
+    /// room. Declared behind `teardown`, whose work lets them go.
+    blocks: OwnedQueue,
 }
 
 impl Registry {
-    fn new(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+    pub(super) fn new(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             module,
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
@@ -139,6 +142,7 @@ impl Registry {
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
             restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
+            blocks: OwnedQueue::unbound(c"amdkfd_blocks")?,
         })
     }
 
@@ -196,6 +200,11 @@ impl Registry {
     /// Where shared virtual memory is put right: not while the machine goes to sleep.
     pub(super) fn pages(&'static self) -> &'static OwnedQueue {
         &self.pages
+    }
+
+    /// Where blocks of VRAM are emptied and freed, also while the machine goes to sleep.
+    pub(super) fn blocks(&'static self) -> &'static OwnedQueue {
+        &self.blocks
     }
 
     /// The processes one after the other; one that comes or goes meanwhile may be among them or
