@@ -46,6 +46,7 @@ use crate::{
     smi::Trigger,
     svm::{
         self,
+        places::Places,
         Fault, //
     },
 };
@@ -117,6 +118,8 @@ pub(super) struct Registry {
     restore_turns: Turns,
     /// Where shared virtual memory is put right that the system has changed.
     pages: OwnedQueue,
+    /// Who has how many workers there.
+    places: Arc<Places>,
     /// Where blocks of VRAM are emptied and freed: amdgpu waits for that, in whoever needs their
     /// room. Declared behind `teardown`, whose work lets them go.
     blocks: OwnedQueue,
@@ -142,6 +145,7 @@ impl Registry {
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
             restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
+            places: Places::new()?,
             blocks: OwnedQueue::unbound(c"amdkfd_blocks")?,
         })
     }
@@ -200,6 +204,11 @@ impl Registry {
     /// Where shared virtual memory is put right: not while the machine goes to sleep.
     pub(super) fn pages(&'static self) -> &'static OwnedQueue {
         &self.pages
+    }
+
+    /// Who has how many workers there.
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     /// Where blocks of VRAM are emptied and freed, also while the machine goes to sleep.

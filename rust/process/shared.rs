@@ -14,25 +14,30 @@ use super::{
     ProcessRef, //
 };
 use crate::{
-    linux::workqueue::OwnedQueue,
     mappings,
     smi::Trigger,
     svm::{
         self,
         Subject,
-        Svm, //
+        Svm,
+        Workers, //
     },
 };
 use kernel::{
     fmt,
     mm::MmWithUser,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    task::Kuid, //
 };
 
-/// Where shared virtual memory is put right, and where its blocks are emptied.
-fn queues(registry: &'static Registry) -> (&'static OwnedQueue, &'static OwnedQueue) {
-    (registry.pages(), registry.blocks())
+/// Who works on the shared virtual memory of a user's process.
+fn workers(registry: &'static Registry, user: Kuid) -> Result<Workers> {
+    Ok(Workers {
+        pages: registry.pages(),
+        blocks: registry.blocks(),
+        member: registry.places().join(user)?,
+    })
 }
 
 impl Process {
@@ -69,7 +74,7 @@ impl Process {
                 (self.address_space().into(), subject),
                 self.xnack(),
                 KBox::new(host, GFP_KERNEL)?,
-                queues(registry::get()?),
+                workers(registry::get()?, self.ending.user())?,
             )?;
             self.svm.populate(svm);
         }
@@ -208,7 +213,8 @@ mod tests {
         };
         shared.teardown().try_spawn(GFP_KERNEL, lasts).unwrap();
         assert!(comes(&end));
-        let (_, blocks) = queues(shared);
+        let user = Kuid::from_raw(kernel::bindings::kuid_t { val: 1 });
+        let blocks = workers(shared, user).unwrap().blocks;
         let done = emptied.clone();
         let empties = move || done.store(true, Release);
         blocks.try_spawn(GFP_KERNEL, empties).unwrap();

@@ -8,6 +8,10 @@ mod tests {
     use super::super::{
         attributes::Location,
         page_bits::GRANULE_PAGES,
+        places::{
+            Places,
+            MOST, //
+        },
         *, //
     };
     use crate::{
@@ -26,7 +30,11 @@ mod tests {
         },
         linux::test_space, //
     };
-    use kernel::time::delay::fsleep;
+    use kernel::{
+        bindings,
+        task::Kuid,
+        time::delay::fsleep, //
+    };
 
     /// How often somebody wants doorbells away while the lock of the address space is taken.
     const REFUSED: u32 = 2;
@@ -57,6 +65,11 @@ mod tests {
         }
     }
 
+    /// A user by number.
+    fn user_of(id: u32) -> Kuid {
+        Kuid::from_raw(bindings::kuid_t { val: id })
+    }
+
     /// The shared virtual memory of the test's own address space.
     struct World {
         svm: Option<Arc<Svm>>,
@@ -68,6 +81,11 @@ mod tests {
     impl World {
         /// On GPUs that have a VM each.
         fn new(fakes: &[&Arc<Fake>]) -> Self {
+            Self::of(1, &Places::new().unwrap(), fakes)
+        }
+
+        /// The same of a user's process.
+        fn of(user: u32, places: &Arc<Places>, fakes: &[&Arc<Fake>]) -> Self {
             test_space::attach();
             let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
             let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
@@ -93,6 +111,11 @@ mod tests {
                 dozes: dozes.clone(),
             };
             let host = KBox::new(queues, GFP_KERNEL).unwrap();
+            let workers = Workers {
+                pages: shared,
+                blocks: shared,
+                member: places.join(user_of(user)).unwrap(),
+            };
             let current = kernel::current!();
             let mm: &Mm = current.mm().unwrap();
             let svm = Svm::new(
@@ -100,7 +123,7 @@ mod tests {
                 (mm.into(), subject),
                 false,
                 host,
-                (shared, shared),
+                workers,
             );
             let svm = svm.unwrap();
             for (place, fake) in fakes.iter().enumerate() {
@@ -246,7 +269,7 @@ mod tests {
         let svm = world.svm();
         let rest = || {
             svm.evicting.lock().due = Some(Instant::now() + Delta::from_secs(60));
-            let _ = svm.queue.hasten::<_, RESTORE>(svm.clone());
+            let _ = svm.workers.pages.hasten::<_, RESTORE>(svm.clone());
         };
         let dozes = || world.dozes.load(Relaxed);
         // A busy host may take its time.
@@ -268,6 +291,35 @@ mod tests {
         rest();
         await_dozes(REFUSED + 2);
         assert_eq!(dozes(), REFUSED + 2);
+    }
+
+    #[test]
+    fn who_waits_for_programs_keeps_no_other_user_from_coming_back() {
+        let places = Places::new().unwrap();
+        let fakes = [(); 2].map(|()| Fake::new().unwrap());
+        let own = World::of(1, &places, &[&fakes[0]]);
+        let other = World::of(2, &places, &[&fakes[1]]);
+        // Workers of that user's other processes wait for what does not come.
+        let member = places.join(user_of(1)).unwrap();
+        let mut stuck = KVec::new();
+        for _ in 0..MOST {
+            stuck.push(member.take().unwrap(), GFP_KERNEL).unwrap();
+        }
+        let is_off = |world: &World| world.svm().evicting.lock().evicted;
+        let comes = |world: &World, tries: u32| {
+            (0..tries).any(|_| {
+                fsleep(Delta::from_millis(10));
+                !is_off(world)
+            })
+        };
+        [&own, &other].map(|world| world.svm().regain());
+        assert!(comes(&other, 1000));
+        assert!(!comes(&own, 20));
+        assert!(own.svm().refused.load(Relaxed) > 1);
+        drop(stuck);
+        assert!(comes(&own, 1000));
+        assert_eq!(own.svm().refused.load(Relaxed), 0);
+        drop(member);
     }
 
     #[test]
