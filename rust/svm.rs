@@ -28,6 +28,7 @@ mod migrate;
 pub(crate) mod page_bits;
 pub(crate) mod pages;
 mod pin;
+pub(crate) mod places;
 mod ranges;
 mod region;
 mod restore;
@@ -87,7 +88,7 @@ use kernel::{
         MmWithUser,
         MmWithUserAsync, //
     },
-    new_delayed_work, new_mutex, new_work,
+    new_delayed_work, new_mutex,
     prelude::*,
     rbtree::{
         RBTree,
@@ -115,12 +116,11 @@ use kernel::{
     },
     workqueue::{
         impl_has_delayed_work,
-        impl_has_work,
-        DelayedWork,
-        Work, //
+        DelayedWork, //
     },
 };
 use pages::PAGE_SHIFT;
+use places::Member;
 use ranges::Ranges;
 use region::{
     Region,
@@ -189,8 +189,9 @@ pub(crate) trait Host: Send + Sync {
     fn restore(&self);
     /// That has to wait: not all pages are back.
     fn restore_postponed(&self);
-    /// Has whoever rings a doorbell of its call [`Svm::hurry`].
-    fn doze(&self);
+    /// Has whoever rings a doorbell of its call [`Svm::hurry`]. `EAGAIN`: not now, the lock of the
+    /// address space (mmap_lock) is taken.
+    fn doze(&self, mm: &MmWithUser) -> Result;
 }
 
 /// What user space has said of the address space.
@@ -233,6 +234,16 @@ const SETTLE: u64 = 0;
 /// Names the work that brings pages back.
 const RESTORE: u64 = 1;
 
+/// By whom work is done for an address space.
+pub(crate) struct Workers {
+    /// Rests while the machine sleeps, or is about to.
+    pub(crate) pages: &'static OwnedQueue,
+    /// Empties blocks, also then.
+    pub(crate) blocks: &'static OwnedQueue,
+    /// How many of the first the user has.
+    pub(crate) member: Member,
+}
+
 /// Proof that nobody else changes attributes.
 type Changing<'a> = MutexGuard<'a, ()>;
 
@@ -243,9 +254,9 @@ pub(crate) struct Svm {
     mm: ARef<Mm>,
     subject: Subject,
     host: KBox<dyn Host>,
-    queue: &'static OwnedQueue,
-    /// The same for blocks, which are emptied while the machine goes to sleep.
-    blocks_queue: &'static OwnedQueue,
+    workers: Workers,
+    /// How often in a row there was no place for a worker.
+    refused: Atomic<u32>,
     /// How many pages move together where user space has not said, as a power of two.
     granularity: u8,
     /// The pages that can have attributes: those that all GPUs reach that can have a part in it.
@@ -273,28 +284,24 @@ pub(crate) struct Svm {
     /// Areas that were unmapped, whose attributes are there still.
     unmapped: Atomic<usize>,
     #[pin]
-    settling: Work<Svm, SETTLE>,
+    settling: DelayedWork<Svm, SETTLE>,
     #[pin]
     restoring: DelayedWork<Svm, RESTORE>,
 }
 
-impl_has_work! {
-    impl HasWork<Self, SETTLE> for Svm { self.settling }
-}
-
 impl_has_delayed_work! {
+    impl HasDelayedWork<Self, SETTLE> for Svm { self.settling }
     impl HasDelayedWork<Self, RESTORE> for Svm { self.restoring }
 }
 
 impl Svm {
-    /// The memory of the address space `mm`, for GPUs in this order. Work for it is done on these
-    /// queues: the first rests while the machine sleeps.
+    /// The memory of the address space `mm`, for GPUs in this order.
     pub(crate) fn new<'a>(
         nodes: impl Iterator<Item = (&'a Arc<Node>, &'a Arc<Counters>)>,
         (mm, subject): (ARef<Mm>, Subject),
         xnack: bool,
         host: KBox<dyn Host>,
-        (queue, blocks_queue): (&'static OwnedQueue, &'static OwnedQueue),
+        workers: Workers,
     ) -> Result<Arc<Self>> {
         let mut gpus = KVec::new();
         for (node, counters) in nodes.take(MAX_GPUS) {
@@ -318,8 +325,8 @@ impl Svm {
             mm,
             subject,
             host,
-            queue,
-            blocks_queue,
+            workers,
+            refused: Atomic::new(0),
             granularity,
             reach,
             xnack: Atomic::new(xnack),
@@ -336,7 +343,7 @@ impl Svm {
             ),
             pins <- new_mutex!(KVec::new(), "amdkfd::Svm::pins"),
             unmapped: Atomic::new(0),
-            settling <- new_work!("amdkfd::Svm::settling"),
+            settling <- new_delayed_work!("amdkfd::Svm::settling"),
             restoring <- new_delayed_work!("amdkfd::Svm::restoring"),
         });
         Arc::pin_init(svm, GFP_KERNEL)
@@ -371,6 +378,8 @@ impl Svm {
         // The first one may have waited for a run that asks for another one, which finds the end.
         flush_delayed(&self.restoring);
         flush_delayed(&self.restoring);
+        flush_delayed(&self.settling);
+        flush_delayed(&self.settling);
         self.forget_all();
     }
 

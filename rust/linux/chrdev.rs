@@ -30,6 +30,13 @@ use core::{
 use kernel::{
     bindings,
     error::to_result,
+    mm::{
+        virt::{
+            flags,
+            VmaRef, //
+        },
+        MmWithUser, //
+    },
     page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
@@ -237,7 +244,8 @@ impl<T: CharDevice> FileOperations<T> {
         let touched = || {
             // SAFETY: `open` stored the data, and `release` cannot run while the mapping has the
             // file.
-            T::touched(unsafe { T::Data::borrow((*file).private_data) }, offset, mark)
+            let data = unsafe { T::Data::borrow((*file).private_data) };
+            T::touched(data, offset, mark)
         };
         let refused = |error| {
             if error != EAGAIN || is_killed() {
@@ -258,12 +266,10 @@ impl<T: CharDevice> FileOperations<T> {
         let Err(error) = touched() else {
             return ended;
         };
-        // It was taken from all meanwhile; this one may have come too late for that.
-        // SAFETY: The file's mapping is there as long as the file.
-        // CAST: As in `Mappings::zap`.
-        unsafe {
-            bindings::unmap_mapping_range((*file).f_mapping, offset as i64, PAGE_SIZE as i64, 1)
-        };
+        // It was taken from all meanwhile; this one may have come too late for that. Others' faults
+        // see to their own.
+        // SAFETY: The mapping is locked for the fault, and the page is in it.
+        unsafe { bindings::zap_special_vma_range(at.vma, at.address, PAGE_SIZE) };
         refused(error)
     }
 }
@@ -361,7 +367,9 @@ impl Mappings {
         Ok(Self { inode, shown })
     }
 
-    /// Takes away what users have mapped of the device from byte `offset` on. May sleep.
+    /// Takes away what users have mapped of the device from byte `offset` on. Meanwhile nobody maps
+    /// or unmaps anything of it, or ends who has; and whoever watches one of their address spaces,
+    /// for its user, is waited for. So it is for what concerns all of them, such as a reset.
     pub(crate) fn zap(&self, offset: u64, bytes: u64) {
         // CAST: Offsets of mappings are unsigned; the C type is not.
         let (offset, bytes) = (offset as i64, bytes as i64);
@@ -369,6 +377,39 @@ impl Mappings {
         unsafe {
             bindings::unmap_mapping_range((*self.inode.as_ptr()).i_mapping, offset, bytes, 1)
         };
+    }
+
+    /// Takes away what has been mapped of the device in one address space, where `wanted` says so
+    /// of the byte that a mapping begins with: until it is touched again. Private mappings that can
+    /// be written to keep their pages. Other address spaces are not looked at: whoever watches this
+    /// one, for its user, is waited for, with its mmap_lock held for reading and nothing else. Its
+    /// mappings are looked through, of which there may be as many as `vm.max_map_count` says.
+    /// `EAGAIN`: mmap_lock is taken. May sleep.
+    pub(crate) fn zap_in(&self, mm: &MmWithUser, wanted: impl Fn(u64) -> bool) -> Result {
+        let _lock = mm.mmap_read_trylock().ok_or(EAGAIN)?;
+        let mut from = 0;
+        loop {
+            // SAFETY: mmap_lock is held for reading, and any address may be asked for.
+            let found = unsafe { bindings::find_vma(mm.as_raw(), from) };
+            if found.is_null() {
+                return Ok(());
+            }
+            // SAFETY: It stays as it is as long as mmap_lock is held.
+            let vma = unsafe { VmaRef::from_raw(found) };
+            from = vma.end();
+            // SAFETY: As above. A mapping keeps its file, and we hold a reference of the inode.
+            let (is_ours, first) = unsafe {
+                let (file, ours) = ((*found).vm_file, (*self.inode.as_ptr()).i_mapping);
+                (
+                    !file.is_null() && (*file).f_mapping == ours,
+                    (*found).vm_pgoff,
+                )
+            };
+            let is_filled_once = vma.flags() & (flags::SHARED | flags::MAYWRITE) == flags::MAYWRITE;
+            if is_ours && !is_filled_once && wanted((first as u64) << bindings::PAGE_SHIFT) {
+                vma.zap_vma_range(vma.start(), vma.end() - vma.start());
+            }
+        }
     }
 }
 
@@ -437,11 +478,7 @@ mod tests {
             Err(EAGAIN)
         }
 
-        fn ioctl(
-            _: <Self::Data as ForeignOwnable>::Borrowed<'_>,
-            _: u32,
-            _: usize,
-        ) -> Result<u32> {
+        fn ioctl(_: <Self::Data as ForeignOwnable>::Borrowed<'_>, _: u32, _: usize) -> Result<u32> {
             Err(ENOTTY)
         }
 

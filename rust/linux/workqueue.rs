@@ -100,6 +100,13 @@ impl OwnedQueue {
         Ok(self.queue().try_spawn(flags, act)?)
     }
 
+    /// From now on no more than so many items run at a time.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn limit(&self, items: c_int) {
+        // SAFETY: The queue is alive until drop, and keeps no order.
+        unsafe { bindings::workqueue_set_max_active(self.queue.as_ptr(), items) };
+    }
+
     /// Queues work when that time has passed. Legal in any context.
     ///
     /// # Safety

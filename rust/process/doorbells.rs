@@ -9,7 +9,6 @@ use super::{
 use crate::{
     doorbell,
     linux::mmap::Vma,
-    mappings,
     mmap::MmapTarget, //
 };
 use kernel::prelude::*;
@@ -46,12 +45,4 @@ pub(crate) fn touched(process: &Process, device: &ProcessDevice, offset: u64) ->
         svm.hurry();
     }
     Ok(physical_address(device)? + offset)
-}
-
-/// Takes them away on all GPUs: the process's, and those of others, who get theirs back when they
-/// touch them.
-pub(super) fn take_away(process: &Process) {
-    for device in process.devices() {
-        mappings::zap(MmapTarget::Doorbell(device.node().id()), bytes(device));
-    }
 }

@@ -5,8 +5,10 @@
 //! The table is under an interrupt-safe spinlock, because an eviction fence asks for a process with
 //! interrupts off and reclaim asks for one too. Nothing is allocated under it: the node of a new
 //! process is made before. Making a process is serialised by `creation`, which is held across
-//! allocations and which nobody takes that reclaim could wait for. Who holds it waits for no
-//! program: the lock of the address space (mmap_lock), which a new process needs, is taken before.
+//! allocations and which nobody takes that reclaim could wait for. The lock of the address space
+//! (mmap_lock), which a new process needs, is taken before: its holder may be waiting for a
+//! program. Of what registering the notifier takes, `i_mmap` of the files that the opener maps, the
+//! same is true; it is taken within, as by any first notifier of an address space.
 
 use super::{
     debugger::{
@@ -44,6 +46,7 @@ use crate::{
     smi::Trigger,
     svm::{
         self,
+        places::Places,
         Fault, //
     },
 };
@@ -115,10 +118,15 @@ pub(super) struct Registry {
     restore_turns: Turns,
     /// Where shared virtual memory is put right that the system has changed.
     pages: OwnedQueue,
+    /// Who has how many workers there.
+    places: Arc<Places>,
+    /// Where blocks of VRAM are emptied and freed: amdgpu waits for that, in whoever needs their
+    /// room. Declared behind `teardown`, whose work lets them go.
+    blocks: OwnedQueue,
 }
 
 impl Registry {
-    fn new(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+    pub(super) fn new(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             module,
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
@@ -137,6 +145,8 @@ impl Registry {
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
             restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
+            places: Places::new()?,
+            blocks: OwnedQueue::unbound(c"amdkfd_blocks")?,
         })
     }
 
@@ -194,6 +204,16 @@ impl Registry {
     /// Where shared virtual memory is put right: not while the machine goes to sleep.
     pub(super) fn pages(&'static self) -> &'static OwnedQueue {
         &self.pages
+    }
+
+    /// Who has how many workers there.
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    /// Where blocks of VRAM are emptied and freed, also while the machine goes to sleep.
+    pub(super) fn blocks(&'static self) -> &'static OwnedQueue {
+        &self.blocks
     }
 
     /// The processes one after the other; one that comes or goes meanwhile may be among them or

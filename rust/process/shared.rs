@@ -3,8 +3,10 @@
 //! A process's shared virtual memory: there is none before it is needed.
 
 use super::{
-    doorbells,
-    registry,
+    registry::{
+        self,
+        Registry, //
+    },
     xnack_is_a_choice,
     MmId,
     Process,
@@ -12,18 +14,31 @@ use super::{
     ProcessRef, //
 };
 use crate::{
+    mappings,
     smi::Trigger,
     svm::{
         self,
         Subject,
-        Svm, //
+        Svm,
+        Workers, //
     },
 };
 use kernel::{
     fmt,
+    mm::MmWithUser,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    task::Kuid, //
 };
+
+/// Who works on the shared virtual memory of a user's process.
+fn workers(registry: &'static Registry, user: Kuid) -> Result<Workers> {
+    Ok(Workers {
+        pages: registry.pages(),
+        blocks: registry.blocks(),
+        member: registry.places().join(user)?,
+    })
+}
 
 impl Process {
     /// Its shared virtual memory, if processes have that, and it has a VM or has asked for it.
@@ -59,7 +74,7 @@ impl Process {
                 (self.address_space().into(), subject),
                 self.xnack(),
                 KBox::new(host, GFP_KERNEL)?,
-                (registry::get()?.pages(), registry::get()?.teardown()),
+                workers(registry::get()?, self.ending.user())?,
             )?;
             self.svm.populate(svm);
         }
@@ -129,10 +144,8 @@ impl svm::Host for SvmHost {
         }
     }
 
-    fn doze(&self) {
-        if let Some(process) = self.process() {
-            doorbells::take_away(&process);
-        }
+    fn doze(&self, mm: &MmWithUser) -> Result {
+        mappings::zap_doorbells_in(mm)
     }
 
     fn restore_postponed(&self) {
@@ -150,5 +163,64 @@ impl svm::Host for SvmHost {
                 );
             }
         }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_shared)]
+mod tests {
+    use super::*;
+    use core::ptr::null_mut;
+    use kernel::{
+        sync::atomic::{
+            ordering::{
+                Acquire,
+                Release, //
+            },
+            Atomic, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        },
+    };
+
+    // SAFETY: Null is no module, as for code that is built in.
+    static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
+
+    /// Whether it is so within 2 s.
+    fn comes(flag: &Atomic<bool>) -> bool {
+        (0..200).any(|_| {
+            fsleep(Delta::from_millis(10));
+            flag.load(Acquire)
+        })
+    }
+
+    #[test]
+    fn blocks_do_not_wait_for_the_ends_of_processes() {
+        let registry = KBox::pin_init(Registry::new(&NOBODY), GFP_KERNEL).unwrap();
+        // SAFETY: It stays where it is until it is a pinned box again.
+        let registry = KBox::into_raw(unsafe { Pin::into_inner_unchecked(registry) });
+        // SAFETY: It is freed below, when nobody uses it any more.
+        let shared: &'static Registry = unsafe { &*registry };
+        let flag = || Arc::new(Atomic::new(false), GFP_KERNEL).unwrap();
+        let (end, over, emptied) = (flag(), flag(), flag());
+        // As many end as have a place.
+        shared.teardown().limit(1);
+        let (begun, may_end) = (end.clone(), over.clone());
+        let lasts = move || {
+            begun.store(true, Release);
+            let _ = (0..10).any(|_| comes(&may_end));
+        };
+        shared.teardown().try_spawn(GFP_KERNEL, lasts).unwrap();
+        assert!(comes(&end));
+        let user = Kuid::from_raw(kernel::bindings::kuid_t { val: 1 });
+        let blocks = workers(shared, user).unwrap().blocks;
+        let done = emptied.clone();
+        let empties = move || done.store(true, Release);
+        blocks.try_spawn(GFP_KERNEL, empties).unwrap();
+        assert!(comes(&emptied));
+        over.store(true, Release);
+        // SAFETY: It is the box above, which was pinned; its queues end their work first.
+        drop(unsafe { Pin::new_unchecked(KBox::from_raw(registry)) });
     }
 }

@@ -322,7 +322,7 @@ impl Svm {
         };
         // For it others may be evicted: nothing that this needs is locked.
         let audience = self.audience(gpu);
-        let mover = Block::make(kgd.clone(), room, audience, self.blocks_queue)?;
+        let mover = Block::make(kgd.clone(), room, audience, self.workers.blocks)?;
         granule.blocks().push(mover.block().clone(), GFP_KERNEL)?;
         Ok(mover)
     }

@@ -16,7 +16,7 @@
 use super::{
     granule::Granule,
     map::{
-        Place,
+        self,
         Wanted, //
     },
     page_bits::{
@@ -27,6 +27,7 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
+    places::Place,
     region::RegionUse,
     Evicting, Svm, RESTORE,
 };
@@ -259,12 +260,14 @@ impl Svm {
                 "process {} rings a doorbell: its pages come back now\n",
                 self.tgid()
             );
-            let _ = self.queue.hasten::<_, RESTORE>(self.clone());
+            let _ = self.workers.pages.hasten::<_, RESTORE>(self.clone());
         }
     }
 
     /// Nothing is brought back before its time. Whether there is time left.
     fn doze(self: &Arc<Self>) -> bool {
+        /// When it is tried again to take doorbells away.
+        const AGAIN: Msecs = 20;
         let (left, first) = {
             let mut evicting = self.evicting.lock();
             let left = evicting.left();
@@ -275,20 +278,43 @@ impl Svm {
         if left == 0 {
             return false;
         }
-        self.restore_after(left);
+        let mut pause = left;
         if first {
             pr_debug!("pages of process {} come back in {left} ms\n", self.tgid());
-            // Who has rung before is served by the one that comes then.
-            self.host.doze();
+            // Who has rung before is served by the one that comes then. Nobody rings in an address
+            // space that has ended.
+            let taken = self.place().and_then(|_place| {
+                let taken = self.users_mm().map_or(Ok(()), |mm| self.host.doze(&mm));
+                taken.map_err(|_| AGAIN)
+            });
+            if let Err(again) = taken {
+                self.evicting.lock().dozing = false;
+                pause = left.min(again);
+            }
         }
+        self.restore_after(pause);
         true
+    }
+
+    /// A place for a worker that may wait for others' programs ([`super::places`]). Else it comes
+    /// again in so many milliseconds: ever later, as there may be many.
+    pub(super) fn place(&self) -> Result<Place<'_>, Msecs> {
+        const FIRST: Msecs = 4;
+        const DOUBLINGS: u32 = 5;
+        let Some(place) = self.workers.member.take() else {
+            let before: u32 = self.refused.fetch_add(1, Relaxed);
+            return Err(FIRST << before.min(DOUBLINGS));
+        };
+        self.refused.store(0, Relaxed);
+        Ok(place)
     }
 
     fn restore_after(self: &Arc<Self>, pause: Msecs) {
         let jiffies = msecs_to_jiffies(pause).max(1);
         // If it waits already, it sees to this too.
+        let queue = self.workers.pages;
         // SAFETY: `end` flushes it, before the process is gone.
-        let _ = unsafe { self.queue.enqueue_delayed::<_, RESTORE>(self.clone(), jiffies) };
+        let _ = unsafe { queue.enqueue_delayed::<_, RESTORE>(self.clone(), jiffies) };
     }
 
     /// Brings back what was taken away. Fails if not all could be.
@@ -356,7 +382,7 @@ impl Svm {
             return Ok(0);
         };
         let lost = core::mem::replace(&mut granule.state().lost, PageBits::NONE);
-        let place = Place {
+        let place = map::Place {
             region,
             granule,
             mm,
@@ -460,6 +486,10 @@ impl WorkItem<RESTORE> for Svm {
         if this.has_ended() || this.doze() {
             return;
         }
+        let _place = match this.place() {
+            Ok(place) => place,
+            Err(pause) => return this.restore_after(pause),
+        };
         let begun = Instant::<Monotonic>::now();
         let mut pass = Pass::Over;
         // Before it is looked: what is lost from here on is seen to again.

@@ -64,8 +64,8 @@ use kernel::{
         Arc, //
     },
     time::{
-        delay::fsleep,
-        Delta, //
+        msecs_to_jiffies,
+        Msecs, //
     },
     workqueue::WorkItem,
 };
@@ -527,7 +527,7 @@ impl Svm {
     pub(super) fn add_unmapped(self: &Arc<Self>) {
         let _: usize = self.unmapped.fetch_add(1, Release);
         // If it is queued already it sees to this one, too.
-        let _ = self.queue.enqueue::<_, SETTLE>(self.clone());
+        let _ = self.workers.pages.enqueue::<_, SETTLE>(self.clone());
     }
 
     /// One less.
@@ -616,16 +616,27 @@ impl WorkItem<SETTLE> for Svm {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        const PAUSE: Delta = Delta::from_millis(10);
+        const PAUSE: Msecs = 10;
         if this.has_ended() {
             return;
         }
-        if let Err(error) = this.settle_now() {
-            pr_debug!("what was unmapped keeps its attributes for now: {error:?}\n");
-            fsleep(PAUSE);
-            // If it is queued already it is tried again, too.
-            let _ = this.queue.enqueue::<_, SETTLE>(this.clone());
-        }
+        let pause = match this.place() {
+            Ok(_place) => match this.settle_now() {
+                Ok(()) => return,
+                Err(error) => {
+                    pr_debug!("what was unmapped keeps its attributes for now: {error:?}\n");
+                    PAUSE
+                }
+            },
+            Err(pause) => pause,
+        };
+        let jiffies = msecs_to_jiffies(pause);
+        // If it is queued already it is tried again, too.
+        // SAFETY: `end` flushes it, before the process is gone.
+        let _ = unsafe {
+            let queue = this.workers.pages;
+            queue.enqueue_delayed::<_, SETTLE>(this.clone(), jiffies)
+        };
     }
 }
 

@@ -8,6 +8,10 @@ mod tests {
     use super::super::{
         attributes::Location,
         page_bits::GRANULE_PAGES,
+        places::{
+            Places,
+            MOST, //
+        },
         *, //
     };
     use crate::{
@@ -26,13 +30,25 @@ mod tests {
         },
         linux::test_space, //
     };
+    use kernel::{
+        bindings,
+        task::Kuid,
+        time::delay::fsleep, //
+    };
 
-    /// The queues of a process that has none: how often they were taken off.
-    struct Queues(Arc<Atomic<u32>>);
+    /// How often somebody wants doorbells away while the lock of the address space is taken.
+    const REFUSED: u32 = 2;
+
+    /// The queues of a process that has none: how often they were taken off, and how often somebody
+    /// wanted their doorbells away.
+    struct Queues {
+        evictions: Arc<Atomic<u32>>,
+        dozes: Arc<Atomic<u32>>,
+    }
 
     impl Host for Queues {
         fn evict(&self) {
-            let _: u32 = self.0.fetch_add(1, Relaxed);
+            let _: u32 = self.evictions.fetch_add(1, Relaxed);
         }
 
         fn await_eviction(&self) {}
@@ -41,19 +57,35 @@ mod tests {
 
         fn restore_postponed(&self) {}
 
-        fn doze(&self) {}
+        fn doze(&self, _: &MmWithUser) -> Result {
+            match self.dozes.fetch_add(1, Relaxed) {
+                0..REFUSED => Err(EAGAIN),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    /// A user by number.
+    fn user_of(id: u32) -> Kuid {
+        Kuid::from_raw(bindings::kuid_t { val: id })
     }
 
     /// The shared virtual memory of the test's own address space.
     struct World {
         svm: Option<Arc<Svm>>,
         evictions: Arc<Atomic<u32>>,
+        dozes: Arc<Atomic<u32>>,
         queue: *mut OwnedQueue,
     }
 
     impl World {
         /// On GPUs that have a VM each.
         fn new(fakes: &[&Arc<Fake>]) -> Self {
+            Self::of(1, &Places::new().unwrap(), fakes)
+        }
+
+        /// The same of a user's process.
+        fn of(user: u32, places: &Arc<Places>, fakes: &[&Arc<Fake>]) -> Self {
             test_space::attach();
             let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
             let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
@@ -73,7 +105,17 @@ mod tests {
                 of: Serial::next(),
             };
             let evictions = Arc::new(Atomic::new(0), GFP_KERNEL).unwrap();
-            let host = KBox::new(Queues(evictions.clone()), GFP_KERNEL).unwrap();
+            let dozes = Arc::new(Atomic::new(0), GFP_KERNEL).unwrap();
+            let queues = Queues {
+                evictions: evictions.clone(),
+                dozes: dozes.clone(),
+            };
+            let host = KBox::new(queues, GFP_KERNEL).unwrap();
+            let workers = Workers {
+                pages: shared,
+                blocks: shared,
+                member: places.join(user_of(user)).unwrap(),
+            };
             let current = kernel::current!();
             let mm: &Mm = current.mm().unwrap();
             let svm = Svm::new(
@@ -81,7 +123,7 @@ mod tests {
                 (mm.into(), subject),
                 false,
                 host,
-                (shared, shared),
+                workers,
             );
             let svm = svm.unwrap();
             for (place, fake) in fakes.iter().enumerate() {
@@ -90,6 +132,7 @@ mod tests {
             Self {
                 svm: Some(svm),
                 evictions,
+                dozes,
                 queue,
             }
         }
@@ -217,6 +260,66 @@ mod tests {
         assert_eq!(world.svm().set(other, &[Attribute::Access(0)]), Ok(()));
         assert_eq!(fake.live().tables_made, 2);
         assert_eq!(world.evictions.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn doorbells_are_taken_away_before_a_long_rest_and_once() {
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let rest = || {
+            svm.evicting.lock().due = Some(Instant::now() + Delta::from_secs(60));
+            let _ = svm.workers.pages.hasten::<_, RESTORE>(svm.clone());
+        };
+        let dozes = || world.dozes.load(Relaxed);
+        // A busy host may take its time.
+        let await_dozes = |count| {
+            for _ in 0..1000 {
+                if dozes() < count {
+                    fsleep(Delta::from_millis(10));
+                }
+            }
+        };
+        rest();
+        await_dozes(REFUSED + 1);
+        // Who rests goes on resting.
+        rest();
+        fsleep(Delta::from_millis(100));
+        assert_eq!(dozes(), REFUSED + 1);
+        // Somebody has rung: there is one to take away again.
+        svm.hurry();
+        rest();
+        await_dozes(REFUSED + 2);
+        assert_eq!(dozes(), REFUSED + 2);
+    }
+
+    #[test]
+    fn who_waits_for_programs_keeps_no_other_user_from_coming_back() {
+        let places = Places::new().unwrap();
+        let fakes = [(); 2].map(|()| Fake::new().unwrap());
+        let own = World::of(1, &places, &[&fakes[0]]);
+        let other = World::of(2, &places, &[&fakes[1]]);
+        // Workers of that user's other processes wait for what does not come.
+        let member = places.join(user_of(1)).unwrap();
+        let mut stuck = KVec::new();
+        for _ in 0..MOST {
+            stuck.push(member.take().unwrap(), GFP_KERNEL).unwrap();
+        }
+        let is_off = |world: &World| world.svm().evicting.lock().evicted;
+        let comes = |world: &World, tries: u32| {
+            (0..tries).any(|_| {
+                fsleep(Delta::from_millis(10));
+                !is_off(world)
+            })
+        };
+        [&own, &other].map(|world| world.svm().regain());
+        assert!(comes(&other, 1000));
+        assert!(!comes(&own, 20));
+        assert!(own.svm().refused.load(Relaxed) > 1);
+        drop(stuck);
+        assert!(comes(&own, 1000));
+        assert_eq!(own.svm().refused.load(Relaxed), 0);
+        drop(member);
     }
 
     #[test]
