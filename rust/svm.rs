@@ -375,11 +375,12 @@ impl Svm {
             region.wait_for_users();
             region.take_all();
         }
-        // The first one may have waited for a run that asks for another one, which finds the end.
-        flush_delayed(&self.restoring);
-        flush_delayed(&self.restoring);
+        // The first one may have waited for a run that asks for another one, which finds the end. A
+        // run of `settling` may ask for `restoring`, too.
         flush_delayed(&self.settling);
         flush_delayed(&self.settling);
+        flush_delayed(&self.restoring);
+        flush_delayed(&self.restoring);
         self.forget_all();
     }
 

@@ -450,12 +450,15 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 }
 
 /*
- * Would amdgpu add such a size to its sums of used system memory, which are signed? It first looks
- * for the kind of memory, and for a userptr's address.
+ * Would amdgpu add such a size to its sums of used memory, and make them less by that? Those of
+ * system memory are signed, and in 7.2 it compares VRAM after an addition that goes round; an APU's
+ * VRAM may count as system memory. It first looks for the kind of memory, and for a userptr's
+ * address.
  */
 static bool is_less_than_nothing(u64 size, u32 flags, u64 user)
 {
-	bool counted = flags & KFD_IOC_ALLOC_MEM_FLAGS_GTT ||
+	const u32 own = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
+	bool counted = flags & own ||
 		       (flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && user);
 
 	return counted && PAGE_ALIGN(size) > S64_MAX;

@@ -62,7 +62,12 @@ pub(super) fn memory(bench: &Bench) {
     ] {
         bench.try_alloc(&format!("of {size:#x} bytes"), |args| args.size = size);
     }
-    for (case, flags) in [("flags of none", 0), ("user memory at none", USERPTR)] {
+    for (case, flags) in [
+        ("flags of none", 0),
+        ("user memory at none", USERPTR),
+        ("VRAM", VRAM),
+        ("VRAM or GTT", VRAM | GTT),
+    ] {
         bench.try_alloc(&format!("of too many bytes, {case}"), |args| {
             args.size = 1 << 63;
             args.flags = flags;
