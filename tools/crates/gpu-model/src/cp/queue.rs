@@ -492,11 +492,12 @@ impl Queue {
     }
 
     /// Whether somebody polls the read pointer. Firmware of MI200 reports that of every AQL queue:
-    /// the driver sets NO_UPDATE_RPTR for all of them, and ROCr waits for packets to be taken.
+    /// the driver sets NO_UPDATE_RPTR for all of them, and ROCr waits for packets to be taken. All
+    /// copies of a PM4 queue have one place to report to, and a follower's never moves.
     fn reports_rptr(&self) -> bool {
         let always =
             self.kind == Kind::Aql && self.shared.bus.cores().target == gcn::Target::Gfx90a;
-        always || !self.hqd.hides_rptr()
+        self.kind != Kind::Follower && (always || !self.hqd.hides_rptr())
     }
 
     /// Writes the read pointer where the queue's owner polls it.
