@@ -703,7 +703,7 @@ impl Ring {
             stats: &self.common.stats,
             space,
             pasid: setup.pasid,
-            privileged: setup.space.vmid == 0,
+            privileged: setup.space.vmid == 0 && space.vmid == 0,
             moved: exec.flight.moved,
         };
         tracing::trace!(

@@ -383,6 +383,28 @@ fn a_users_packet_writes_no_register_but_the_hdp_flush() {
     assert_eq!(register(GPU_HDP_FLUSH_REQ), Some(1));
 }
 
+/// amdgpu puts a process's command buffer into its own ring, with the process's VMID.
+#[test]
+fn nor_does_a_users_buffer_on_the_kernels_ring() {
+    let rig = rig();
+    lock(&rig.flat.bases)[8] = 0x40_0000;
+    let flush = 4 * GPU_HDP_FLUSH_REQ;
+    let packets = [
+        [8 | 1 << 26, 0, 4 * 0x1234, 5, 0, 0],
+        [8 | 1 << 26, 0, flush, 3, 0, 0],
+    ];
+    let register = |offset| lock(&rig.flat.registers).get(&(0, offset)).copied();
+    rig.write(0x40_0100, &packets.concat());
+    submit(&rig, &[4 | 8 << 16, 0x100, 0, 12, 0, 0]);
+    assert_eq!(
+        (register(0x1234), register(GPU_HDP_FLUSH_REQ)),
+        (None, Some(3))
+    );
+    assert_eq!(rig.stats.all(), [("SDMA POLL_REGMEM by a user", 1)]);
+    submit(&rig, &[4, 0x40_0100, 0, 12, 0, 0]);
+    assert_eq!(register(0x1234), Some(5));
+}
+
 #[test]
 fn all_slots_taken_says_so() {
     let rig = Rig::sync();
