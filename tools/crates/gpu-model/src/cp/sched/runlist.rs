@@ -236,6 +236,9 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
         if binding.cleans {
             shared.leftovers.clean(xcc, Some(binding.pasid));
         }
+        if binding.gws != 0 {
+            lock(&shared.gws).keep(xcc, binding.pasid);
+        }
         shared.bus.bind(xcc, vmid, &binding);
         lock(&shared.state).banks[usize::from(xcc)].bind(vmid, &binding);
         for map in queues {
