@@ -448,6 +448,7 @@ impl Ring {
         self.unload_now();
         self.rptr.store(0, Ordering::Release);
         self.wptr.store(0, Ordering::Release);
+        self.enable_traps(false);
         self.halt(false);
     }
 

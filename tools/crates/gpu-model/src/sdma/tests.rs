@@ -74,6 +74,23 @@ fn write_fence_and_trap() {
     assert_eq!(rig.read64(RING + 0x8000), 48, "read pointer in bytes");
 }
 
+/// SDMA_CNTL is 0 after a reset: the driver enables its interrupts again.
+#[test]
+fn a_reset_disables_traps() {
+    let rig = rig();
+    rig.sdma.reset(Some(0));
+    let set = |at: u32, value: u32| assert!(rig.sdma.reg_write(0, GFX + at, value));
+    set(0x01, (RING >> 8) as u32);
+    set(0x2b, DOORBELL << 2);
+    set(0x12, 1 << 28);
+    set(0x00, 1 | 10 << 1 | 1 << 12);
+    submit(&rig, &[6, 0xabc]);
+    assert!(rig.interrupts().is_empty());
+    rig.sdma.reg_write(0, 0x6d, 1);
+    submit(&rig, &[6, 0xabd]);
+    assert_eq!(rig.interrupts().len(), 1);
+}
+
 #[test]
 fn copies_and_fills_are_of_bytes() {
     let rig = rig();
