@@ -398,7 +398,7 @@ impl Cx<'_> {
                 warn_limited!(self.stats.limited, whose, op, "SDMA atomic not modelled");
                 Flow::Next
             }
-            Some(old) if atomic::LOOP.is_set(p) && old != operation.compare => Flow::Wait,
+            Some(old) if atomic::LOOP.is_set(p) && !operation.is_satisfied(old) => Flow::Wait,
             Some(_) => Flow::Next,
         })
     }

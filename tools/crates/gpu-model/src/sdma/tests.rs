@@ -175,6 +175,18 @@ fn polls_atomics_conditions_and_registers() {
     assert_eq!(rig.read64(AT + 40), 1234);
 }
 
+/// The high half of the operand is not compared.
+#[test]
+fn an_atomic_of_a_dword_that_loops_ends() {
+    let rig = rig();
+    rig.write(AT, &[5]);
+    // CMPSWAP_RTN_32 until it is 5.
+    let packet = [10 | 1 << 16 | 8 << 25, AT as u32, 0, 6, 0, 5, u32::MAX, 20];
+    submit(&rig, &packet);
+    submit(&rig, &[5, AT as u32 + 8, 0, 9]);
+    assert_eq!([rig.read(AT), rig.read(AT + 8)], [6, 9]);
+}
+
 #[test]
 fn indirect_buffers_choose_their_vmid() {
     let rig = rig();
