@@ -351,7 +351,11 @@ impl Block for HubBlock {
             VM_L2_PROTECTION_FAULT_CNTL if value & 1 != 0 => self.clear_fault(),
             VM_CONTEXT0_CNTL
             | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32
-            | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32 => chip.gmc.changed(),
+            | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32 => {
+                // Who walks in between must not remember the old root as of after the change.
+                self.registers.set_at(register, index, value);
+                return chip.gmc.changed();
+            }
             // Read-only: status, and where local memory lies.
             VM_INVALIDATE_ENG0_ACK
             | VM_L2_PROTECTION_FAULT_STATUS
