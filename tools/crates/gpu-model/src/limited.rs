@@ -2,7 +2,8 @@
 //! Warnings of what software can cause as often as it likes: a wave in a loop, an indirect buffer
 //! that is chained to itself. Each place in the source says the first few of each queue, and then
 //! those whose number is a power of two, so that no program fills the host's disk; how many there
-//! were is in the report. One [`Limited`] per GPU in its processors, and one in its hubs.
+//! were is in the report. One [`Limited`] per GPU in its processors, one in its hubs, and one for
+//! its BARs.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -40,6 +41,42 @@ macro_rules! warn_limited {
     };
 }
 pub(crate) use warn_limited;
+
+/// Counts warnings, for tests.
+#[cfg(test)]
+pub mod told {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+
+    use tracing::span;
+
+    /// Counts what is said on a thread.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::WARN
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// How many warnings `work` makes.
+    pub fn lines(work: impl FnOnce()) -> usize {
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), work);
+        lines.0.load(Ordering::Relaxed)
+    }
+}
 
 #[cfg(test)]
 mod tests {

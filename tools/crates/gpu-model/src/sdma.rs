@@ -20,7 +20,7 @@ use crate::engine::Progress;
 use crate::ih::client;
 use crate::preset::Generation;
 use crate::processor::bus::{Bus, Fault, Hub, Space, View};
-use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
+use crate::processor::copy::{self, CopyEngines, Filter, RlcQueue};
 use crate::processor::lock;
 use crate::processor::runner::{Job, Runner, Task};
 use crate::processor::saved::Saved;
@@ -39,8 +39,8 @@ pub const CLIENTS: [u8; 5] = [
 /// Dwords of an engine's register space.
 pub const ENGINE_DWORDS: u32 = 0x600;
 /// Rings of an engine: GFX, PAGE, RLC0 to RLC7.
-const RINGS: usize = 10;
 const FIRST_RLC: usize = 2;
+const RINGS: usize = FIRST_RLC + copy::RINGS;
 /// Registers from one user ring to the next.
 const CONTEXT: u32 = reg::RLC1_RB_CNTL - reg::RLC0_RB_CNTL;
 

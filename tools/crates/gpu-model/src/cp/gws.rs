@@ -15,11 +15,16 @@ use super::Shared;
 use crate::gc::GcRegister;
 use crate::processor::lock;
 
-/// Counters that exist at a time, of all processes; a guest cannot make more.
-const MAX_COUNTERS: usize = 4096;
+/// Counters that exist at a time, of all processes; a guest cannot make more. They are of 1024
+/// processes at least, each on one XCC.
+const MAX_COUNTERS: usize = 1 << 16;
+/// Counters of a process on an XCC.
+const OF_PROCESS: u32 = 64;
 
-/// A counter's owner and place: XCC, process, number.
-type Key = (u8, u16, u32);
+/// Whose counters: XCC, process.
+type Owner = (u8, u16);
+/// A counter's owner and number.
+type Key = (Owner, u32);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
@@ -42,14 +47,19 @@ pub enum Answer {
 
 /// All counters.
 #[derive(Default)]
-pub struct Gws(HashMap<Key, Counter>);
+pub struct Gws {
+    counters: HashMap<Key, Counter>,
+    /// When an owner last used one, or was mapped.
+    used: HashMap<Owner, u64>,
+    clock: u64,
+}
 
 impl Gws {
     fn request(&mut self, key: Key, request: GwsRequest, ticket: Option<u64>) -> Answer {
-        if self.0.len() >= MAX_COUNTERS && !self.0.contains_key(&key) {
-            return Answer::Refused;
-        }
-        let counter = self.0.entry(key).or_default();
+        self.make_room(key);
+        self.clock += 1;
+        self.used.insert(key.0, self.clock);
+        let counter = self.counters.entry(key).or_default();
         let released = ticket.is_some_and(|ticket| ticket != counter.generation);
         match request.op {
             GwsOp::Init => {
@@ -78,14 +88,36 @@ impl Gws {
 
     /// A wave that waits at a barrier goes away, to come back later. `resource`: where it waits.
     fn leave(&mut self, key: Key, ticket: u64) {
-        if let Some(counter) = self.0.get_mut(&key).filter(|at| at.generation == ticket) {
+        if let Some(counter) = self
+            .counters
+            .get_mut(&key)
+            .filter(|at| at.generation == ticket)
+        {
             counter.value = counter.value.saturating_add(1);
         }
     }
 
-    /// Forgets a process's.
-    pub fn forget(&mut self, xcc: u8, pasid: u16) {
-        self.0.retain(|(on, of, _), _| (*on, *of) != (xcc, pasid));
+    /// A process is mapped: others are forgotten before it.
+    pub fn keep(&mut self, xcc: u8, pasid: u16) {
+        if let Some(used) = self.used.get_mut(&(xcc, pasid)) {
+            self.clock += 1;
+            *used = self.clock;
+        }
+    }
+
+    /// Nobody says when a process is gone, and its PASID does not come again soon: when there is no
+    /// room for another counter, those of the owner go that has been idle for longest.
+    fn make_room(&mut self, key: Key) {
+        if self.counters.len() < MAX_COUNTERS || self.counters.contains_key(&key) {
+            return;
+        }
+        let others = self.used.iter().filter(|(owner, _)| **owner != key.0);
+        if let Some((&oldest, _)) = others.min_by_key(|(_, used)| **used) {
+            self.used.remove(&oldest);
+            for number in 0..OF_PROCESS {
+                self.counters.remove(&(oldest, number));
+            }
+        }
     }
 }
 
@@ -107,7 +139,7 @@ impl Shared {
 
     fn gws_key(&self, queue: &Queue, request: GwsRequest) -> Option<Key> {
         let xcc = queue.slot.xcc;
-        let resource = request.resource & 0x3f;
+        let resource = request.resource % OF_PROCESS;
         let (owner, size) = if queue.by_hiq {
             (queue.process.pasid, queue.process.gws.into())
         } else {
@@ -118,7 +150,7 @@ impl Shared {
                 .reg_read(xcc, offset(GcRegister::GDS_GWS_VMID0) + vmid);
             (queue.space.vmid.into(), given >> 16 & 0x7f)
         };
-        (resource < size).then_some((xcc, owner, resource))
+        (resource < size).then_some(((xcc, owner), resource))
     }
 }
 
@@ -126,7 +158,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    const KEY: Key = (0, 1, 0);
+    const KEY: Key = ((0, 1), 0);
 
     fn ask(gws: &mut Gws, op: GwsOp, value: u32, ticket: Option<u64>) -> Answer {
         let request = GwsRequest {
@@ -179,7 +211,29 @@ mod tests {
         let waits = ticket(ask(&mut gws, GwsOp::Barrier, 0, None)).unwrap();
         ask(&mut gws, GwsOp::SemaV, 0, None);
         gws.leave(KEY, waits);
-        assert_eq!(gws.0[&KEY].value, u32::MAX);
+        assert_eq!(gws.counters[&KEY].value, u32::MAX);
+    }
+
+    /// More processes than a GPU ever had until it was reset.
+    #[test]
+    fn processes_that_are_gone_are_forgotten_and_one_that_is_mapped_is_not() {
+        let mut gws = Gws::default();
+        ask(&mut gws, GwsOp::Init, 7, None);
+        let request = GwsRequest {
+            op: GwsOp::Init,
+            resource: 0,
+            value: 1,
+        };
+        for pasid in 2..3000 {
+            for number in 0..64 {
+                let key = ((0, pasid), number);
+                assert_eq!(gws.request(key, request, None), Answer::Granted);
+            }
+            gws.keep(0, 1);
+        }
+        assert!(gws.counters.len() <= MAX_COUNTERS);
+        assert_eq!(gws.counters[&KEY].value, 7);
+        assert!(gws.used.len() <= 1 + MAX_COUNTERS / 64);
     }
 
     #[test]

@@ -110,13 +110,13 @@ impl Flight {
         let Flight {
             ibs,
             launch,
+            advance,
             aql,
             ahead,
             refused,
             hung,
-            ..
         } = self;
-        let packet = launch.is_some() || aql.is_some() || refused.is_some();
+        let packet = launch.is_some() || *advance != 0 || aql.is_some() || refused.is_some();
         ibs.is_empty() && ahead.is_none() && !packet && hung.is_none()
     }
 }
@@ -492,11 +492,12 @@ impl Queue {
     }
 
     /// Whether somebody polls the read pointer. Firmware of MI200 reports that of every AQL queue:
-    /// the driver sets NO_UPDATE_RPTR for all of them, and ROCr waits for packets to be taken.
+    /// the driver sets NO_UPDATE_RPTR for all of them, and ROCr waits for packets to be taken. All
+    /// copies of a PM4 queue have one place to report to, and a follower's never moves.
     fn reports_rptr(&self) -> bool {
         let always =
             self.kind == Kind::Aql && self.shared.bus.cores().target == gcn::Target::Gfx90a;
-        always || !self.hqd.hides_rptr()
+        self.kind != Kind::Follower && (always || !self.hqd.hides_rptr())
     }
 
     /// Writes the read pointer where the queue's owner polls it.
@@ -648,6 +649,9 @@ impl Queue {
         if let Some(team) = &self.team {
             team.leave(self.xcc);
         }
+        if keep != Keep::Forgotten {
+            self.count_done(&mut body);
+        }
         let marks = match keep {
             Keep::Flight => self.save_waves(&mut body),
             _ => cwsr::empty(self),
@@ -667,6 +671,23 @@ impl Queue {
             }
         }
         std::mem::take(&mut body.flight)
+    }
+
+    /// Counts a PM4 packet that the last slice ended with, and its read pointer with it: a new
+    /// mapping begins at what the MQD says.
+    fn count_done(&self, body: &mut Body) {
+        let Flight {
+            ibs, launch, hung, ..
+        } = &body.flight;
+        if !ibs.is_empty() || launch.is_some() || hung.is_some() {
+            return;
+        }
+        let advance = std::mem::take(&mut body.flight.advance);
+        if advance != 0 {
+            let rptr = (body.rptr + advance) % self.hqd.ring_dwords();
+            self.advance(body, rptr);
+            self.report_rptr(body);
+        }
     }
 
     /// Saves the waves in flight to the context save area; what that holds then. Without the means

@@ -41,6 +41,16 @@ impl Atomic {
         };
         Ok(Some(old))
     }
+
+    /// Whether a packet that loops until its compare is satisfied ends with this old value.
+    pub fn is_satisfied(&self, old: u64) -> bool {
+        let is_wide = self.op & 0x20 != 0;
+        old == if is_wide {
+            self.compare
+        } else {
+            self.compare & 0xffff_ffff
+        }
+    }
 }
 
 /// From (old, source, compare, width in bits) to the new value.

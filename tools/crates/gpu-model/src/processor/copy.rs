@@ -3,6 +3,9 @@
 
 use super::bus::Fault;
 
+/// Rings of an engine for user queues (`amdkfd/kfd_device.c`, num_sdma_queues_per_engine).
+pub const RINGS: usize = 8;
+
 /// A user queue to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RlcQueue {

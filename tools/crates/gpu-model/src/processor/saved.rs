@@ -34,7 +34,7 @@ impl<F: Default> Saved<F> {
             let oldest = self
                 .kept
                 .keys()
-                .min_by_key(|token| token.wrapping_sub(self.last))
+                .max_by_key(|token| self.last.wrapping_sub(**token))
                 .copied();
             oldest.and_then(|token| self.kept.remove(&token));
         }
@@ -59,6 +59,15 @@ impl<F: Default> Saved<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_is_forgotten() {
+        let mut saved = Saved::<u64>::default();
+        let tokens: Vec<u32> = (1..=4097).map(|mqd| saved.put(mqd, mqd)).collect();
+        assert_eq!(saved.take(1, tokens[0]), 0);
+        assert_eq!(saved.take(4096, tokens[4095]), 4096);
+        assert_eq!(saved.take(2, tokens[1]), 2);
+    }
 
     #[test]
     fn a_flight_comes_back_once_and_only_to_its_queue() {

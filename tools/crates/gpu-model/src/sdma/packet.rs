@@ -160,7 +160,8 @@ pub struct Cx<'a> {
     pub space: Space,
     /// Whose process.
     pub pasid: u16,
-    /// Of the kernel's ring: may write registers and choose VMIDs.
+    /// Of the kernel's ring, and not of a process's buffer on it: may write registers and choose
+    /// VMIDs.
     pub privileged: bool,
     /// Bytes that it moved in earlier slices.
     pub moved: u64,
@@ -397,7 +398,7 @@ impl Cx<'_> {
                 warn_limited!(self.stats.limited, whose, op, "SDMA atomic not modelled");
                 Flow::Next
             }
-            Some(old) if atomic::LOOP.is_set(p) && old != operation.compare => Flow::Wait,
+            Some(old) if atomic::LOOP.is_set(p) && !operation.is_satisfied(old) => Flow::Wait,
             Some(_) => Flow::Next,
         })
     }
@@ -446,7 +447,7 @@ impl Cx<'_> {
     /// SRBM_WRITE: BYTE_EN 31:28, register in dwords, data.
     fn write_register(&self, p: &[u32]) -> Result<Flow, Fault> {
         let offset = srbm_write::ADDR.of(p);
-        if !self.privileged || self.space.vmid != 0 {
+        if !self.privileged {
             self.stats.count("SDMA SRBM_WRITE by a user");
             self.refuse(offset);
             return Ok(Flow::Next);

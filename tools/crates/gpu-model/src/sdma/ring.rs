@@ -448,6 +448,7 @@ impl Ring {
         self.unload_now();
         self.rptr.store(0, Ordering::Release);
         self.wptr.store(0, Ordering::Release);
+        self.enable_traps(false);
         self.halt(false);
     }
 
@@ -703,7 +704,7 @@ impl Ring {
             stats: &self.common.stats,
             space,
             pasid: setup.pasid,
-            privileged: setup.space.vmid == 0,
+            privileged: setup.space.vmid == 0 && space.vmid == 0,
             moved: exec.flight.moved,
         };
         tracing::trace!(

@@ -74,6 +74,23 @@ fn write_fence_and_trap() {
     assert_eq!(rig.read64(RING + 0x8000), 48, "read pointer in bytes");
 }
 
+/// SDMA_CNTL is 0 after a reset: the driver enables its interrupts again.
+#[test]
+fn a_reset_disables_traps() {
+    let rig = rig();
+    rig.sdma.reset(Some(0));
+    let set = |at: u32, value: u32| assert!(rig.sdma.reg_write(0, GFX + at, value));
+    set(0x01, (RING >> 8) as u32);
+    set(0x2b, DOORBELL << 2);
+    set(0x12, 1 << 28);
+    set(0x00, 1 | 10 << 1 | 1 << 12);
+    submit(&rig, &[6, 0xabc]);
+    assert!(rig.interrupts().is_empty());
+    rig.sdma.reg_write(0, 0x6d, 1);
+    submit(&rig, &[6, 0xabd]);
+    assert_eq!(rig.interrupts().len(), 1);
+}
+
 #[test]
 fn copies_and_fills_are_of_bytes() {
     let rig = rig();
@@ -156,6 +173,18 @@ fn polls_atomics_conditions_and_registers() {
     assert_eq!(rig.read(AT + 32), 9);
     submit(&rig, &[13 | 2 << 8, AT as u32 + 40, 0]);
     assert_eq!(rig.read64(AT + 40), 1234);
+}
+
+/// The high half of the operand is not compared.
+#[test]
+fn an_atomic_of_a_dword_that_loops_ends() {
+    let rig = rig();
+    rig.write(AT, &[5]);
+    // CMPSWAP_RTN_32 until it is 5.
+    let packet = [10 | 1 << 16 | 8 << 25, AT as u32, 0, 6, 0, 5, u32::MAX, 20];
+    submit(&rig, &packet);
+    submit(&rig, &[5, AT as u32 + 8, 0, 9]);
+    assert_eq!([rig.read(AT), rig.read(AT + 8)], [6, 9]);
 }
 
 #[test]
@@ -381,6 +410,28 @@ fn a_users_packet_writes_no_register_but_the_hdp_flush() {
     assert!(rig.sdma.doorbell(0x300 * 4, 72, 8));
     rig.runner.poll();
     assert_eq!(register(GPU_HDP_FLUSH_REQ), Some(1));
+}
+
+/// amdgpu puts a process's command buffer into its own ring, with the process's VMID.
+#[test]
+fn nor_does_a_users_buffer_on_the_kernels_ring() {
+    let rig = rig();
+    lock(&rig.flat.bases)[8] = 0x40_0000;
+    let flush = 4 * GPU_HDP_FLUSH_REQ;
+    let packets = [
+        [8 | 1 << 26, 0, 4 * 0x1234, 5, 0, 0],
+        [8 | 1 << 26, 0, flush, 3, 0, 0],
+    ];
+    let register = |offset| lock(&rig.flat.registers).get(&(0, offset)).copied();
+    rig.write(0x40_0100, &packets.concat());
+    submit(&rig, &[4 | 8 << 16, 0x100, 0, 12, 0, 0]);
+    assert_eq!(
+        (register(0x1234), register(GPU_HDP_FLUSH_REQ)),
+        (None, Some(3))
+    );
+    assert_eq!(rig.stats.all(), [("SDMA POLL_REGMEM by a user", 1)]);
+    submit(&rig, &[4, 0x40_0100, 0, 12, 0, 0]);
+    assert_eq!(register(0x1234), Some(5));
 }
 
 #[test]

@@ -199,7 +199,7 @@ pub fn atomic_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let loops = atomic::COMMAND.of(body) == atomic_mem_command::LOOP_UNTIL_COMPARE_SATISFIED;
     match operation.execute(cx.view())? {
         None => unmodelled(cx, "ATOMIC_MEM.ATOMIC", operation.op),
-        Some(old) if loops && old != operation.compare => return Ok(Flow::Wait),
+        Some(old) if loops && !operation.is_satisfied(old) => return Ok(Flow::Wait),
         Some(_) => {}
     }
     Ok(Flow::Next)

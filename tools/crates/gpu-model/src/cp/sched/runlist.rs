@@ -6,6 +6,7 @@
 //! starts at the process after the first one that had its turn. Firmware does so with a list that
 //! is chained to its beginning; what does not fit of another one never runs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::cp::queue::{self, Queue};
 use crate::cp::Shared;
 use crate::engine::Progress;
 use crate::processor::bus::{Binding, DebugWords, Fault, OnFault, View};
-use crate::processor::copy::{Filter, RlcQueue};
+use crate::processor::copy::{Filter, RlcQueue, RINGS};
 use crate::processor::lock;
 use crate::processor::runner::{Job, Task};
 
@@ -113,6 +114,19 @@ impl Runlist {
             .filter(|map| map.engine == EngineSel::Compute)
             .count();
         self.processes.len() > vmids.count_ones() as usize || compute > slots.count_ones() as usize
+    }
+
+    /// Whether it has more SDMA queues of an engine than that has rings for them. A list that is
+    /// chained is so for its processes and compute queues (pm_calc_rlib_size): it is none of those.
+    fn exceeds_rings(&self) -> bool {
+        let mut taken = HashMap::new();
+        let queues = self.processes.iter().flat_map(|process| &process.queues);
+        queues.for_each(|map| {
+            if let EngineSel::Sdma(engine) = map.engine {
+                *taken.entry(engine).or_insert(0) += 1;
+            }
+        });
+        taken.into_values().any(|queues| queues > RINGS)
     }
 
     /// Drops a process.
@@ -236,6 +250,9 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
         if binding.cleans {
             shared.leftovers.clean(xcc, Some(binding.pasid));
         }
+        if binding.gws != 0 {
+            lock(&shared.gws).keep(xcc, binding.pasid);
+        }
         shared.bus.bind(xcc, vmid, &binding);
         lock(&shared.state).banks[usize::from(xcc)].bind(vmid, &binding);
         for map in queues {
@@ -250,6 +267,11 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
                 .stats
                 .count("run list that does not fit and is not chained");
             tracing::warn!(xcc, "run list that does not fit and is not chained");
+            partial = false;
+        } else if partial && !runlist.chained && runlist.exceeds_rings() {
+            let what = "run list with more SDMA queues of an engine than it has rings";
+            shared.stats.count(what);
+            tracing::warn!(xcc, "{what}");
             partial = false;
         }
         runlist.partial = partial;

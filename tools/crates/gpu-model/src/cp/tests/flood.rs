@@ -1,43 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What a program can be wrong about as often as it likes fills no disk.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
-
-use tracing::span;
-
 use super::aql::{self, send, signal, value};
 use super::kernels::{dispatch, load};
 use super::runlist;
 use crate::cp::packet::op;
 use crate::flat::{pkt, Rig};
-
-/// Counts what is said on a thread.
-#[derive(Clone, Default)]
-struct Lines(Arc<AtomicUsize>);
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::WARN
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-/// How many warnings `work` makes.
-fn lines(work: impl FnOnce()) -> usize {
-    let lines = Lines::default();
-    tracing::subscriber::with_default(lines.clone(), work);
-    lines.0.load(Ordering::Relaxed)
-}
+use crate::limited::told::lines;
 
 #[test]
 fn messages_of_a_wave_in_a_loop() {

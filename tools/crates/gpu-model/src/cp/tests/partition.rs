@@ -256,3 +256,23 @@ fn pm4_packets_of_an_aql_queue_run_on_every_xcc_that_they_name() {
     assert_eq!(ran_on(&rig, 4), [50, 51, 52, 53]);
     assert_eq!(rig.read(BASE + u64::from(OUT) + 64), 4);
 }
+
+/// All copies of it have one address for the read pointer.
+#[test]
+fn the_read_pointer_of_a_pm4_queue_is_reported_by_the_xcc_that_runs_it() {
+    let rig = Rig::new(Mode::Sync, 2);
+    runlist::start(&rig, 2);
+    let setup = runlist::setup(3, 0);
+    for copy in 0..2 {
+        let mqd = setup.mqd + copy * u64::from(STRIDE);
+        rig.write_mqd(Setup { mqd, ..setup });
+        rig.write(mqd + 4 * dw::PM4_TARGET_XCC_IN_XCP as u64, &[1]);
+        rig.write(mqd + 4 * dw::CP_MQD_STRIDE_SIZE as u64, &[STRIDE]);
+    }
+    runlist::run(&rig, &runlist::process(3, &[0]));
+    // The doorbell reaches the highest XCC first.
+    let write = [pkt(op::WRITE_DATA.into(), 4), 5 << 8, OUT, 0, 7];
+    runlist::submit(&rig, 3, 0, &write);
+    assert_eq!(rig.read(BASE + u64::from(OUT)), 7);
+    assert_eq!(rig.read(BASE + setup.rptr), 5);
+}

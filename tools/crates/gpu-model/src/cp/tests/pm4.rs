@@ -3,8 +3,10 @@
 
 use crate::cp::packet::op;
 use crate::cp::{SOURCE_END_OF_PIPE, SOURCE_PRIV_REG};
+use crate::engine::Progress;
 use crate::flat::{kernel_ring, pkt, Rig, Setup};
 use crate::processor::lock;
+use crate::processor::runner::Job;
 
 const RING: Setup = kernel_ring(0x20_0000, 0x10);
 const AT: u32 = 0x3_0000;
@@ -155,6 +157,39 @@ fn atomics_and_dma_work_on_memory() {
     assert_eq!(rig.read64(AT.into()), 9);
     rig.submit(RING, &[p(op::DMA_DATA, 6), 0, AT, 0, AT + 64, 0, 8]);
     assert_eq!(rig.read64(AT as u64 + 64), 9);
+}
+
+/// A slice of a queue is 1024 packets; whoever changes the run list may come right after it.
+#[test]
+fn the_last_packet_before_a_preemption_is_executed_once() {
+    const LONG: Setup = Setup { order: 11, ..RING };
+    let rig = Rig::sync();
+    rig.map_by_kiq(0, (0, 0), 0, LONG);
+    let nothing = 2 << 30;
+    let mut packets = vec![nothing; 1023];
+    packets.extend([p(op::ATOMIC_MEM, 8), 0x2f, AT, 0, 1, 0, 0, 0, 0, nothing]);
+    rig.write(LONG.ring, &packets);
+    rig.write64(LONG.wptr, packets.len() as u64);
+    let queue = rig.cp.shared.at_doorbell(LONG.doorbell).remove(0).queue;
+    queue.ring(packets.len() as u64);
+    assert_eq!(queue.step(), Progress::Busy);
+    assert_eq!(rig.read64(AT.into()), 1);
+    let unmap = [p(op::UNMAP_QUEUES, 5), 1 << 29, LONG.doorbell << 2, 0, 0, 0];
+    rig.kiq(0, &unmap);
+    assert_eq!(rig.read(LONG.rptr), 1023 + 9);
+    let (mqd, wptr) = (LONG.mqd as u32, LONG.wptr as u32);
+    let map = [
+        p(op::MAP_QUEUES, 6),
+        1 << 29,
+        LONG.doorbell << 2,
+        mqd,
+        0,
+        wptr,
+        0,
+    ];
+    rig.kiq(0, &map);
+    rig.runner.poll();
+    assert_eq!((rig.read64(AT.into()), rig.read(LONG.rptr)), (1, 1023 + 10));
 }
 
 #[test]

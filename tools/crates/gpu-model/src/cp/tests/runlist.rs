@@ -471,6 +471,37 @@ fn a_dispatch_of_a_process_without_the_settings_of_all_is_told() {
     }
 }
 
+/// An engine has eight rings for users' queues, and `amdkfd` gives out no ninth.
+#[test]
+fn a_copy_queue_without_a_ring_is_told_and_gets_no_turn() {
+    let rig = rig(1);
+    let of_engine = |queues: u32, engine: u32| -> Vec<u32> {
+        let map = |queue: u32| {
+            let (mqd, doorbell) = (0xe3_8000 + 0x1000 * queue, 0x1380 + 2 * queue);
+            let control = 2 << 2 | engine << 26 | 1 << 29;
+            [
+                p(op::MAP_QUEUES, 6),
+                control - (1 << 2),
+                doorbell << 2,
+                mqd,
+                0,
+                0,
+                0,
+            ]
+        };
+        (0..queues).flat_map(map).collect()
+    };
+    let told = "run list with more SDMA queues of an engine than it has rings";
+    run(
+        &rig,
+        &[process(3, &[]), of_engine(8, 0), of_engine(1, 1)].concat(),
+    );
+    assert_eq!(rig.stats.all(), []);
+    run(&rig, &[process(3, &[]), of_engine(9, 0)].concat());
+    assert_eq!(rig.stats.all(), [(told, 1)]);
+    assert!(rig.runner.is_idle(), "nothing is rotated");
+}
+
 #[test]
 fn a_run_list_that_lies_does_no_harm() {
     let rig = rig(1);
