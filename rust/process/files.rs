@@ -88,8 +88,9 @@ struct Root {
     directory: Directory<ProcessFile>,
     /// Whose directory has which name, until it is gone.
     names: RBTree<i32, Arc<ProcessFiles>>,
-    /// Which contexts beside others have directories, until these are gone.
-    contexts: RBTree<Serial, Arc<ProcessFiles>>,
+    /// Which contexts beside others have directories, until these are gone: each by the one beside
+    /// which it is, and its own.
+    contexts: RBTree<(Serial, Serial), Arc<ProcessFiles>>,
 }
 
 /// Makes this file usable.
@@ -214,6 +215,14 @@ pub(crate) struct ProcessFiles {
     shown: Mutex<Shown>,
 }
 
+/// The first of the contexts that are beside the process of that serial.
+fn first_beside<V: Clone>(contexts: &RBTree<(Serial, Serial), V>, primary: Serial) -> Option<V> {
+    // They began after it.
+    let cursor = contexts.cursor_lower_bound(&(primary, primary))?;
+    let ((beside, _), context) = cursor.current();
+    (*beside == primary).then(|| context.clone())
+}
+
 impl_has_delayed_work! {
     impl HasDelayedWork<Self> for ProcessFiles { self.work }
 }
@@ -245,7 +254,7 @@ impl ProcessFiles {
             primary: primary.cloned(),
             shown <- new_mutex!(Shown::NotYet, "amdkfd::ProcessFiles"),
         });
-        Arc::pin_init(files, GFP_KERNEL)
+        Arc::pin_init(files, GFP_KERNEL_ACCOUNT)
     }
 
     /// The process's devices, in topology order.
@@ -340,7 +349,10 @@ impl ProcessFiles {
         let mut root = ROOT.lock();
         let (name, context) = match (root.as_mut(), &self.primary) {
             (Some(root), None) => (root.names.remove_node(&self.pid), None),
-            (Some(root), Some(_)) => (None, root.contexts.remove_node(&self.serial)),
+            (Some(root), Some(primary)) => {
+                let name = (primary.serial, self.serial);
+                (None, root.contexts.remove_node(&name))
+            }
             (None, _) => (None, None),
         };
         drop(root);
@@ -350,15 +362,15 @@ impl ProcessFiles {
 
     /// Takes away those of the contexts beside it. No others come: it is shown no more.
     fn hide_contexts(&self) {
-        let beside = |files: &&Arc<ProcessFiles>| {
-            let primary = files.primary.as_ref();
-            primary.is_some_and(|primary| core::ptr::eq(&raw const **primary, self))
-        };
+        if self.primary.is_some() {
+            // A context has none.
+            return;
+        }
         loop {
             let root = ROOT.lock();
             let context = root
                 .as_ref()
-                .and_then(|root| root.contexts.values().find(beside).cloned());
+                .and_then(|root| first_beside(&root.contexts, self.serial));
             drop(root);
             match context {
                 None => return,
@@ -380,12 +392,13 @@ impl ProcessFiles {
     fn make_known(self: &Arc<Self>, root: Option<&mut Root>) -> Result<KBox<PublishedProcess>> {
         let root = root.ok_or(ENODEV)?;
         let published = self.make(&root.directory)?;
-        if self.primary.is_none() {
+        if let Some(primary) = &self.primary {
+            let name = (primary.serial, self.serial);
+            root.contexts
+                .try_create_and_insert(name, self.clone(), GFP_KERNEL)?;
+        } else {
             root.names
                 .try_create_and_insert(self.pid, self.clone(), GFP_KERNEL)?;
-        } else {
-            root.contexts
-                .try_create_and_insert(self.serial, self.clone(), GFP_KERNEL)?;
         }
         Ok(published)
     }
