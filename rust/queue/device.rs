@@ -192,6 +192,13 @@ impl Queues {
         Ok(ids)
     }
 
+    /// For tests: calls `act` while nobody else gets at the queues.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn while_locked<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _inner = self.inner.lock();
+        act()
+    }
+
     /// Whether the process has no queue here.
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.lock().queues.is_empty()
