@@ -168,12 +168,15 @@ impl Show for ProcessFile {
 /// The time that the process's copy queues on this GPU have been busy, those included that are
 /// gone.
 fn sdma_microseconds(device: &ProcessDevice, mm: &Mm) -> Result<u64> {
-    let (past, counters) = device.queues().sdma_counters()?;
+    let mut counters = device.queues().sdma_counters()?;
     // Of a process that is about to end nothing is there.
     let memory = PresentMemory::new(mm).ok();
-    let read = |address: &u64| memory.as_ref()?.read(*address).ok();
-    let present = counters.iter().filter_map(read);
-    Ok(present.fold(past, u64::wrapping_add) / TICKS_PER_MICROSECOND)
+    if let Some(memory) = &memory {
+        for counter in counters.iter_mut() {
+            counter.counted = memory.read(counter.address).unwrap_or(0);
+        }
+    }
+    Ok(device.queues().sdma_total(&counters) / TICKS_PER_MICROSECOND)
 }
 
 /// Which queues a process has, and on which GPUs.
