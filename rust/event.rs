@@ -118,7 +118,7 @@ impl Events {
             inner <- new_irq_spinlock!(inner, "amdkfd::Events"),
             search <- new_work!("amdkfd::Events"),
         });
-        Arc::pin_init(events, GFP_KERNEL)
+        Arc::pin_init(events, GFP_KERNEL_ACCOUNT)
     }
 
     /// CREATE_EVENT. `ENOSPC` if there are too many; `ENOMEM` for a signal event without a signal

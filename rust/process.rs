@@ -87,8 +87,10 @@ use crate::{
         module::ModuleRef,
         task::{
             answerable_user,
+            capable,
             system_thread_group_id,
-            thread_group_id, //
+            thread_group_id,
+            Capability, //
         },
         workqueue::{
             Deferrable,
@@ -245,7 +247,7 @@ pub(crate) struct Process {
 impl Process {
     /// The process of the thread group that `lead` leads, whose address space `mm` is, with a
     /// device for each node that the current task may use. `beside`: another context of that
-    /// number.
+    /// number. `ENOSPC`: its user has too many ([`Ends`](ends::Ends)).
     fn new(lead: &Task, mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
         let context = beside
@@ -256,7 +258,9 @@ impl Process {
         let devices = gpu::with_nodes(Devices::choose)?;
         let xnack = devices.xnack_by_default();
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
-        let ending = registry.ends().add(answerable_user(&lead))?;
+        let ending = registry
+            .ends()
+            .add(answerable_user(&lead), || capable(Capability::SysAdmin))?;
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {
@@ -438,11 +442,12 @@ impl Process {
         if self.compute.as_ref().is_none() {
             let kgd = device.node().kgd().clone();
             let compute = ComputeState {
-                context: Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?,
+                context: Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL_ACCOUNT)?,
                 evictor: Evictor::new(self.mm, self.context, self.ending.user())?,
-                queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
+                queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL_ACCOUNT)?,
             };
-            self.compute.populate(KBox::new(compute, GFP_KERNEL)?);
+            self.compute
+                .populate(KBox::new(compute, GFP_KERNEL_ACCOUNT)?);
         }
         let context = self.context().ok_or(ENODEV)?.clone();
         let svm = self.make_svm_locked()?;

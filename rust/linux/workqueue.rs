@@ -201,7 +201,7 @@ impl<T: Deferrable> WorkItem for Body<T> {
 }
 
 impl<T: Deferrable> DeferredArc<T> {
-    /// A value that will be dropped on `queue`.
+    /// A value that will be dropped on `queue`. Its memory is the current task's.
     pub(crate) fn new<E>(queue: &'static OwnedQueue, value: impl PinInit<T, E>) -> Result<Self>
     where
         Error: From<E>,
@@ -213,7 +213,7 @@ impl<T: Deferrable> DeferredArc<T> {
                 queue,
                 value <- value,
             }? Error),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         // SAFETY: It stays where it is until `drop` makes it a pinned box again.
         let body = KBox::leak(unsafe { Pin::into_inner_unchecked(body) });

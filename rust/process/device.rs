@@ -201,14 +201,14 @@ impl ProcessDevice {
             precise: Atomic::new(false),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
-            user_id: Arc::new(Atomic::new(node.id().raw()), GFP_KERNEL)?,
+            user_id: Arc::new(Atomic::new(node.id().raw()), GFP_KERNEL_ACCOUNT)?,
             unflushed: Unflushed::new(),
             tensor_limit <- TensorLimit::new(node.clone()),
-            shared_counters: Arc::new(Counters::new(), GFP_KERNEL)?,
+            shared_counters: Arc::new(Counters::new(), GFP_KERNEL_ACCOUNT)?,
             held: DEVICES.hold(),
             node: NodeUser::process(node),
         });
-        Arc::pin_init(device, GFP_KERNEL)
+        Arc::pin_init(device, GFP_KERNEL_ACCOUNT)
     }
 
     /// The GPU.

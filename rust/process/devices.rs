@@ -28,12 +28,12 @@ impl Devices {
     /// One more, behind the others.
     fn push(&mut self, device: Arc<ProcessDevice>) -> Result {
         match self {
-            Self::Many(devices) => devices.push(device, GFP_KERNEL)?,
+            Self::Many(devices) => devices.push(device, GFP_KERNEL_ACCOUNT)?,
             Self::Few(none @ None) => *none = Some(device),
             Self::Few(Some(first)) => {
                 let mut devices = KVec::new();
-                devices.push(first.clone(), GFP_KERNEL)?;
-                devices.push(device, GFP_KERNEL)?;
+                devices.push(first.clone(), GFP_KERNEL_ACCOUNT)?;
+                devices.push(device, GFP_KERNEL_ACCOUNT)?;
                 *self = Self::Many(devices);
             }
         }

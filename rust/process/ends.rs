@@ -6,14 +6,30 @@
 //! what a program expects that is started after another one. But how long the end of a process
 //! takes is its user's choice, who may have a million buffers. So another user's end is waited for
 //! only for a moment, and one's own for so long that no program does better to wait on; whoever
-//! waits can be killed.
+//! waits can be killed. Nobody who waits looks at processes that live, or at other users'.
+//!
+//! A process lasts as long as a file of it, which another process may keep. So users have so many
+//! of them, whatever limits there are to their live ones.
 
 use crate::linux::{
     completion::Completion,
+    spinlock::{
+        new_irq_spinlock,
+        IrqSpinLock, //
+    },
     task::is_killed,
     workqueue::Deferrable, //
 };
 use kernel::{
+    list::{
+        impl_list_arc_safe,
+        impl_list_item,
+        AtomicTracker,
+        List,
+        ListArc,
+        ListLinks,
+        TryNewListArc, //
+    },
     new_mutex,
     prelude::*,
     sync::{
@@ -33,58 +49,116 @@ use kernel::{
     },
 };
 
+/// Processes that a user may have, their contexts among them, who is not privileged
+/// (CAP_SYS_ADMIN). Each takes some 10 KiB, and some for each GPU.
+const MAX_OF_A_USER: usize = 8192;
+
 /// How long the ends of one's own user's processes are waited for.
 const OWN: Delta = Delta::from_secs(30);
 
-/// The ends of all processes that there are.
+/// How long those of others'.
+const OTHERS: Delta = Delta::from_millis(100);
+
+/// Which processes there are of whom, and their ends.
 #[pin_data]
 pub(super) struct Ends {
+    /// Of those who have any.
     #[pin]
-    all: Mutex<KVec<Arc<End>>>,
+    users: Mutex<KVec<Account>>,
+    /// Ends that have begun and are not over.
+    begun: Atomic<usize>,
+}
+
+struct Account {
+    user: Arc<User>,
+    processes: usize,
+}
+
+/// A user who has processes.
+#[pin_data]
+struct User {
+    id: Kuid,
+    #[pin]
+    begun: IrqSpinLock<Begun>,
+}
+
+/// Ends that have begun and are not over.
+struct Begun {
+    ends: List<End>,
+    count: usize,
 }
 
 /// The end of a process.
 #[pin_data]
 struct End {
-    user: Kuid,
-    /// Nobody has the process any more.
-    begun: Atomic<bool>,
     #[pin]
     over: Completion,
+    #[pin]
+    tracker: AtomicTracker,
+    #[pin]
+    links: ListLinks,
 }
 
-impl End {
-    fn has_begun(&self) -> bool {
-        self.begun.load(Relaxed)
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for End { tracked_by tracker: AtomicTracker; }
+}
+impl_list_item! {
+    impl ListItem<0> for End { using ListLinks { self.links }; }
+}
+
+/// One of the processes of a user.
+struct Counted {
+    ends: Arc<Ends>,
+    user: Arc<User>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut users = self.ends.users.lock();
+        let mut all = users.iter_mut();
+        if let Some(account) = all.find(|known| known.user.id == self.user.id) {
+            account.processes -= 1;
+        }
+        users.retain(|account| account.processes > 0);
     }
 }
 
 /// Owned by a process: dropped when it has given back what it had.
 pub(super) struct Ending {
-    ends: Arc<Ends>,
     end: Arc<End>,
+    counted: Counted,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.ends
-            .all
-            .lock()
-            .retain(|other| !Arc::ptr_eq(other, &self.end));
+        let mut begun = self.counted.user.begun.lock();
+        // SAFETY: It is in no list but this one, if in any.
+        let listed = unsafe { begun.ends.remove(&self.end) };
+        if listed.is_some() {
+            begun.count -= 1;
+            self.counted.ends.begun.fetch_sub(1, Relaxed);
+        }
+        drop(begun);
         self.end.over.complete_all();
     }
 }
 
 impl Deferrable for Ending {
     fn leaves(&self) {
-        self.end.begun.store(true, Relaxed);
+        let Ok(end) = ListArc::try_from_arc(self.end.clone()) else {
+            return;
+        };
+        let mut begun = self.counted.user.begun.lock();
+        begun.ends.push_back(end);
+        begun.count += 1;
+        self.counted.ends.begun.fetch_add(1, Relaxed);
     }
 }
 
 impl Ending {
     /// The user whose process it is, as it was when the process began.
     pub(super) fn user(&self) -> Kuid {
-        self.end.user
+        self.counted.user.id
     }
 }
 
@@ -92,33 +166,67 @@ impl Ends {
     /// None.
     pub(super) fn new() -> Result<Arc<Self>> {
         let ends = pin_init!(Self {
-            all <- new_mutex!(KVec::new(), "amdkfd::Ends"),
+            users <- new_mutex!(KVec::new(), "amdkfd::Ends::users"),
+            begun: Atomic::new(0),
         });
         Arc::pin_init(ends, GFP_KERNEL)
     }
 
-    /// For a new process of that user's.
-    pub(super) fn add(self: &Arc<Self>, user: Kuid) -> Result<Ending> {
+    /// For a new process of that user's. `ENOSPC`: the user has [`MAX_OF_A_USER`], those included
+    /// that somebody keeps a file of, unless `is_privileged` says that this does not matter.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        user: Kuid,
+        is_privileged: impl FnOnce() -> bool,
+    ) -> Result<Ending> {
+        let counted = self.count(user, is_privileged)?;
         let end = pin_init!(End {
-            user,
-            begun: Atomic::new(false),
             over <- Completion::new(),
+            tracker <- AtomicTracker::new(),
+            links <- ListLinks::new(),
         });
-        let end = Arc::pin_init(end, GFP_KERNEL)?;
-        self.all.lock().push(end.clone(), GFP_KERNEL)?;
-        Ok(Ending {
-            ends: self.clone(),
-            end,
-        })
+        let end = Arc::pin_init(end, GFP_KERNEL_ACCOUNT)?;
+        Ok(Ending { end, counted })
     }
 
-    /// The first end that has begun, of all or of a user's processes.
-    fn begun(&self, user: Option<&Kuid>) -> Option<Arc<End>> {
-        let all = self.all.lock();
-        let mut begun = all.iter().filter(|end| end.has_begun());
-        begun
-            .find(|end| user.is_none_or(|user| end.user == *user))
-            .cloned()
+    /// One more of that user's.
+    fn count(self: &Arc<Self>, id: Kuid, is_privileged: impl FnOnce() -> bool) -> Result<Counted> {
+        let mut users = self.users.lock();
+        let user = match users.iter_mut().find(|known| known.user.id == id) {
+            Some(known) if known.processes >= MAX_OF_A_USER && !is_privileged() => {
+                return Err(ENOSPC);
+            }
+            Some(known) => {
+                known.processes += 1;
+                known.user.clone()
+            }
+            None => {
+                let begun = Begun {
+                    ends: List::new(),
+                    count: 0,
+                };
+                let user = pin_init!(User {
+                    id,
+                    begun <- new_irq_spinlock!(begun, "amdkfd::Ends::begun"),
+                });
+                let user = Arc::pin_init(user, GFP_KERNEL)?;
+                let account = Account {
+                    user: user.clone(),
+                    processes: 1,
+                };
+                users.push(account, GFP_KERNEL)?;
+                user
+            }
+        };
+        drop(users);
+        let ends = self.clone();
+        Ok(Counted { ends, user })
+    }
+
+    fn find(&self, id: &Kuid) -> Option<Arc<User>> {
+        let users = self.users.lock();
+        let account = users.iter().find(|known| known.user.id == *id);
+        account.map(|account| account.user.clone())
     }
 
     /// Waits for the ends that have begun: of that user's processes until they are over, of others'
@@ -130,26 +238,39 @@ impl Ends {
 
     fn settle_within(&self, user: &Kuid, limit: Delta) -> Result {
         const STEP: Delta = Delta::from_millis(1);
-        const STEPS: u32 = 100;
+        if let Some(own) = self.find(user) {
+            own.settle_within(limit)?;
+        }
+        let begin = Instant::<Monotonic>::now();
+        while self.begun.load(Relaxed) != 0 && begin.elapsed() < OTHERS {
+            if is_killed() {
+                return Err(EINTR);
+            }
+            fsleep(STEP);
+        }
+        Ok(())
+    }
+}
+
+impl User {
+    /// The end that has begun first of those that are not over.
+    fn begun(&self) -> Option<Arc<End>> {
+        let begun = self.begun.lock();
+        let mut ends = begun.ends.iter();
+        ends.next().map(Arc::from)
+    }
+
+    fn settle_within(&self, limit: Delta) -> Result {
         // More may begin meanwhile.
-        let many = self.all.lock().len();
+        let many = self.begun.lock().count;
         let begin = Instant::<Monotonic>::now();
         for _ in 0..many {
-            let Some(end) = self.begun(Some(user)) else {
+            let Some(end) = self.begun() else {
                 break;
             };
             if !end.over.wait_killable(limit - begin.elapsed())? {
                 return Err(EBUSY);
             }
-        }
-        for _ in 0..STEPS {
-            if self.begun(None).is_none() {
-                break;
-            }
-            if is_killed() {
-                return Err(EINTR);
-            }
-            fsleep(STEP);
         }
         Ok(())
     }
@@ -182,6 +303,10 @@ mod tests {
         Kuid::from_raw(raw)
     }
 
+    fn add(ends: &Arc<Ends>, id: u32) -> Result<Ending> {
+        ends.add(user(id), || false)
+    }
+
     fn seconds(ends: &Ends, id: u32) -> i64 {
         let begin = Instant::<Monotonic>::now();
         ends.settle(&user(id)).unwrap();
@@ -191,7 +316,7 @@ mod tests {
     #[test]
     fn the_end_of_another_users_process_is_waited_for_a_moment() {
         let ends = Ends::new().unwrap();
-        let slow = ends.add(user(1)).unwrap();
+        let slow = add(&ends, 1).unwrap();
         // It lives: nobody waits for it.
         assert_eq!(seconds(&ends, 1), 0);
         slow.leaves();
@@ -200,13 +325,14 @@ mod tests {
         let waited = begin.elapsed();
         assert!(waited >= Delta::from_millis(50) && waited < Delta::from_secs(1));
         drop(slow);
-        assert!(ends.begun(None).is_none());
+        assert_eq!(ends.begun.load(Relaxed), 0);
+        assert!(ends.users.lock().is_empty());
     }
 
     #[test]
     fn the_end_of_ones_own_process_is_waited_for() {
         let ends = Ends::new().unwrap();
-        let (slow, alive) = (ends.add(user(1)).unwrap(), ends.add(user(1)).unwrap());
+        let (slow, alive) = (add(&ends, 1).unwrap(), add(&ends, 1).unwrap());
         slow.leaves();
         let over = Arc::new(Atomic::new(false), GFP_KERNEL).unwrap();
         let done = over.clone();
@@ -225,7 +351,7 @@ mod tests {
     #[test]
     fn an_end_that_does_not_come_is_waited_for_within_bounds() {
         let ends = Ends::new().unwrap();
-        let slow = ends.add(user(1)).unwrap();
+        let slow = add(&ends, 1).unwrap();
         slow.leaves();
         let limit = Delta::from_millis(200);
         let begin = Instant::<Monotonic>::now();
@@ -239,7 +365,7 @@ mod tests {
     #[test]
     fn who_waits_for_an_end_can_be_killed() {
         let ends = Ends::new().unwrap();
-        let slow = ends.add(user(1)).unwrap();
+        let slow = add(&ends, 1).unwrap();
         slow.leaves();
         let (current, signal) = (Task::current_raw(), bindings::SIGKILL as c_int);
         // SAFETY: The current task is a kernel thread, and its signals are its own. 2 is
@@ -258,5 +384,37 @@ mod tests {
         assert_eq!(results, [Err(EINTR); 2]);
         assert!(begin.elapsed() < Delta::from_millis(50));
         drop(slow);
+    }
+
+    #[test]
+    fn a_user_has_so_many_processes_and_others_have_theirs() {
+        let ends = Ends::new().unwrap();
+        let mut kept = KVVec::new();
+        for _ in 0..MAX_OF_A_USER {
+            kept.push(add(&ends, 1).unwrap(), GFP_KERNEL).unwrap();
+        }
+        assert_eq!(add(&ends, 1).err(), Some(ENOSPC));
+        let others = (add(&ends, 2).unwrap(), ends.add(user(1), || true).unwrap());
+        drop((kept.pop(), kept.pop()));
+        let again = add(&ends, 1).unwrap();
+        assert!(add(&ends, 1).is_err());
+        drop((kept, others, again));
+        assert!(ends.users.lock().is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_for_how_many_processes_others_have() {
+        let ends = Ends::new().unwrap();
+        let mut alive = KVVec::new();
+        for _ in 0..200_000 {
+            let process = ends.add(user(1), || true).unwrap();
+            alive.push(process, GFP_KERNEL).unwrap();
+        }
+        let slow = ends.add(user(1), || true).unwrap();
+        slow.leaves();
+        let begin = Instant::<Monotonic>::now();
+        ends.settle(&user(2)).unwrap();
+        assert!(begin.elapsed() < Delta::from_millis(500));
+        drop((slow, alive));
     }
 }

@@ -88,8 +88,9 @@ struct Root {
     directory: Directory<ProcessFile>,
     /// Whose directory has which name, until it is gone.
     names: RBTree<i32, Arc<ProcessFiles>>,
-    /// Which contexts beside others have directories, until these are gone.
-    contexts: RBTree<Serial, Arc<ProcessFiles>>,
+    /// Which contexts beside others have directories, until these are gone: each by the one beside
+    /// which it is, and its own.
+    contexts: RBTree<(Serial, Serial), Arc<ProcessFiles>>,
 }
 
 /// Makes this file usable.
@@ -167,19 +168,28 @@ impl Show for ProcessFile {
 /// The time that the process's copy queues on this GPU have been busy, those included that are
 /// gone.
 fn sdma_microseconds(device: &ProcessDevice, mm: &Mm) -> Result<u64> {
-    let (past, counters) = device.queues().sdma_counters()?;
+    let mut counters = device.queues().sdma_counters()?;
     // Of a process that is about to end nothing is there.
     let memory = PresentMemory::new(mm).ok();
-    let read = |address: &u64| memory.as_ref()?.read(*address).ok();
-    let present = counters.iter().filter_map(read);
-    Ok(present.fold(past, u64::wrapping_add) / TICKS_PER_MICROSECOND)
+    if let Some(memory) = &memory {
+        for counter in counters.iter_mut() {
+            counter.counted = memory.read(counter.address).unwrap_or(0);
+        }
+    }
+    Ok(device.queues().sdma_total(&counters) / TICKS_PER_MICROSECOND)
 }
+
+/// Which queues a process has, and on which GPUs.
+type QueueDevices = RBTree<QueueId, Arc<ProcessDevice>>;
+
+/// Those that have directories.
+type ShownQueues = RBTree<QueueId, (Arc<ProcessDevice>, Directory<ProcessFile>)>;
 
 /// The files of a process. Fields are dropped from top to bottom: what lies in a directory first.
 struct PublishedProcess {
     /// In debugfs. A process may be without.
     pasids: Option<Pasids>,
-    queues: RBTree<QueueId, (Arc<ProcessDevice>, Directory<ProcessFile>)>,
+    queues: ShownQueues,
     queue_directory: Directory<ProcessFile>,
     process: Directory<ProcessFile>,
 }
@@ -209,9 +219,21 @@ pub(crate) struct ProcessFiles {
     context: u16,
     /// Those of the process beside which this is another context.
     primary: Option<Arc<ProcessFiles>>,
+    /// Who has it shows the process as it is now. Taken before `ROOT`, and not by who takes the
+    /// files away.
+    #[pin]
+    settling: Mutex<()>,
     /// Changed with `ROOT` locked only: the worker is not the only one who settles.
     #[pin]
     shown: Mutex<Shown>,
+}
+
+/// The first of the contexts that are beside the process of that serial.
+fn first_beside<V: Clone>(contexts: &RBTree<(Serial, Serial), V>, primary: Serial) -> Option<V> {
+    // They began after it.
+    let cursor = contexts.cursor_lower_bound(&(primary, primary))?;
+    let ((beside, _), context) = cursor.current();
+    (*beside == primary).then(|| context.clone())
 }
 
 impl_has_delayed_work! {
@@ -243,9 +265,10 @@ impl ProcessFiles {
             mm,
             context,
             primary: primary.cloned(),
+            settling <- new_mutex!((), "amdkfd::ProcessFiles::settling"),
             shown <- new_mutex!(Shown::NotYet, "amdkfd::ProcessFiles"),
         });
-        Arc::pin_init(files, GFP_KERNEL)
+        Arc::pin_init(files, GFP_KERNEL_ACCOUNT)
     }
 
     /// The process's devices, in topology order.
@@ -278,9 +301,45 @@ impl ProcessFiles {
         if let Some(primary) = &self.primary {
             primary.settle();
         }
-        let mut root = self.lock_root();
+        // Two that settle do not show what was before last.
+        let _turn = self.settling.lock();
+        // `ROOT` is everybody's: nobody has it who waits for queues, which a GPU that does not obey
+        // may keep locked. So they are asked before, and what is gone of them goes behind it.
+        let queues = self.queues();
+        let gone = {
+            let mut root = self.lock_root();
+            self.show_unless_shown(root.as_mut());
+            match (&mut *self.shown.lock(), &queues) {
+                (Shown::Yes(published), Ok(queues)) => published.take_gone(queues),
+                _ => RBTree::new(),
+            }
+        };
+        drop(gone);
+        let root = ROOT.lock();
+        if let Shown::Yes(published) = &mut *self.shown.lock() {
+            if let Err(error) = queues.and_then(|queues| published.show_queues(&queues)) {
+                let pid = self.pid;
+                pr_warn!("process {pid}: a queue is not shown in sysfs: {error:?}\n");
+            }
+        }
+        drop(root);
+    }
+
+    /// The queues that there are now.
+    fn queues(&self) -> Result<QueueDevices> {
+        let mut queues = RBTree::new();
+        for device in self.devices.iter() {
+            for id in device.queues().ids()? {
+                queues.try_create_and_insert(id, device.clone(), GFP_KERNEL)?;
+            }
+        }
+        Ok(queues)
+    }
+
+    /// Shows the process, without its queues, if it was not tried before.
+    fn show_unless_shown(self: &Arc<Self>, root: Option<&mut Root>) {
         if matches!(*self.shown.lock(), Shown::NotYet) {
-            let made = self.make_known(root.as_mut());
+            let made = self.make_known(root);
             *self.shown.lock() = made.map_or_else(
                 |error| {
                     let pid = self.pid;
@@ -292,12 +351,6 @@ impl ProcessFiles {
                 },
                 Shown::Yes,
             );
-        }
-        if let Shown::Yes(published) = &mut *self.shown.lock() {
-            if let Err(error) = published.settle_queues(&self.devices) {
-                let pid = self.pid;
-                pr_warn!("process {pid}: a queue is not shown in sysfs: {error:?}\n");
-            }
         }
     }
 
@@ -340,7 +393,10 @@ impl ProcessFiles {
         let mut root = ROOT.lock();
         let (name, context) = match (root.as_mut(), &self.primary) {
             (Some(root), None) => (root.names.remove_node(&self.pid), None),
-            (Some(root), Some(_)) => (None, root.contexts.remove_node(&self.serial)),
+            (Some(root), Some(primary)) => {
+                let name = (primary.serial, self.serial);
+                (None, root.contexts.remove_node(&name))
+            }
             (None, _) => (None, None),
         };
         drop(root);
@@ -350,15 +406,15 @@ impl ProcessFiles {
 
     /// Takes away those of the contexts beside it. No others come: it is shown no more.
     fn hide_contexts(&self) {
-        let beside = |files: &&Arc<ProcessFiles>| {
-            let primary = files.primary.as_ref();
-            primary.is_some_and(|primary| core::ptr::eq(&raw const **primary, self))
-        };
+        if self.primary.is_some() {
+            // A context has none.
+            return;
+        }
         loop {
             let root = ROOT.lock();
             let context = root
                 .as_ref()
-                .and_then(|root| root.contexts.values().find(beside).cloned());
+                .and_then(|root| first_beside(&root.contexts, self.serial));
             drop(root);
             match context {
                 None => return,
@@ -380,12 +436,13 @@ impl ProcessFiles {
     fn make_known(self: &Arc<Self>, root: Option<&mut Root>) -> Result<KBox<PublishedProcess>> {
         let root = root.ok_or(ENODEV)?;
         let published = self.make(&root.directory)?;
-        if self.primary.is_none() {
+        if let Some(primary) = &self.primary {
+            let name = (primary.serial, self.serial);
+            root.contexts
+                .try_create_and_insert(name, self.clone(), GFP_KERNEL)?;
+        } else {
             root.names
                 .try_create_and_insert(self.pid, self.clone(), GFP_KERNEL)?;
-        } else {
-            root.contexts
-                .try_create_and_insert(self.serial, self.clone(), GFP_KERNEL)?;
         }
         Ok(published)
     }
@@ -465,24 +522,32 @@ impl PublishedProcess {
         })
     }
 
-    /// Shows the queues that there are now, and no others.
-    fn settle_queues(&mut self, devices: &[Arc<ProcessDevice>]) -> Result {
+    /// Takes those away that are not among the queues that there are. Dropping them waits for
+    /// readers, who may wait for queues.
+    fn take_gone(&mut self, present: &QueueDevices) -> ShownQueues {
+        let mut all = RBTree::new();
         let mut cursor = self.queues.cursor_front_mut();
         while let Some(at) = cursor {
             let (id, (device, _)) = at.current();
-            cursor = if device.queues().has(*id) {
+            let same = |now: &Arc<ProcessDevice>| Arc::ptr_eq(now, device);
+            cursor = if present.get(id).is_some_and(same) {
                 CursorMut::move_next(at)
             } else {
-                at.remove_current().0
+                let (next, gone) = at.remove_current();
+                all.insert(gone);
+                next
             };
         }
-        for device in devices {
-            for id in device.queues().ids()? {
-                if self.queues.get(&id).is_none() {
-                    let directory = self.queue(device, id)?;
-                    let shown = (device.clone(), directory);
-                    self.queues.try_create_and_insert(id, shown, GFP_KERNEL)?;
-                }
+        all
+    }
+
+    /// Shows those of these queues that are not shown.
+    fn show_queues(&mut self, present: &QueueDevices) -> Result {
+        for (id, device) in present.iter() {
+            if self.queues.get(id).is_none() {
+                let directory = self.queue(device, *id)?;
+                let shown = (device.clone(), directory);
+                self.queues.try_create_and_insert(*id, shown, GFP_KERNEL)?;
             }
         }
         Ok(())
@@ -500,3 +565,53 @@ impl PublishedProcess {
 }
 
 const _: () = assert!(PRIMARY_CONTEXT == u16::MAX);
+
+#[kernel::macros::kunit_tests(amdkfd_process_files)]
+mod tests {
+    use super::*;
+    use crate::{
+        gpu::{
+            gate::Gate,
+            Gpu,
+            NoSink,
+            Node, //
+        },
+        ids::GpuId,
+        kgd::fake::Fake,
+        linux::{
+            test_space,
+            workqueue::OwnedQueue, //
+        },
+    };
+
+    #[test]
+    fn queues_that_are_locked_keep_only_their_own_process() {
+        const STEPS: u32 = 100;
+        test_space::attach();
+        let gpu = Gpu::new(Fake::new().unwrap(), Gate::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
+        let devices = Devices::choose(&[node]).unwrap();
+        let current = kernel::current!();
+        let space: &Mm = current.mm().unwrap();
+        let place = (ARef::from(current.group_leader()), ARef::from(space));
+        let files = ProcessFiles::new(devices, place, PRIMARY_CONTEXT, None).unwrap();
+        let (device, settled) = (files.devices()[0].clone(), files.clone());
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let free = device.queues().while_locked(|| {
+            queue
+                .try_spawn(GFP_KERNEL, move || settled.settle())
+                .unwrap();
+            fsleep(Delta::from_millis(50));
+            // Who shows others has it for moments.
+            (0..STEPS).any(|_| {
+                fsleep(Delta::from_millis(1));
+                ROOT.try_lock().is_some()
+            })
+        });
+        drop(queue);
+        // It was shown only where there is a device.
+        let _ = files.hide();
+        assert!(free);
+    }
+}

@@ -212,25 +212,31 @@ fn destroy_now(process: &Process, id: u32) -> Result {
 /// The same under the process's memory lock.
 fn destroy_locked(process: &Process, id: u32) -> Result {
     let id = QueueId::new(id).ok_or(EINVAL)?;
-    end(process, id, |device| device.queues().destroy(&**device, id))
+    end(process, id, |device, counted| {
+        device.queues().destroy(&**device, id, counted)
+    })
 }
 
 /// Destroys a queue, suspended or not. The caller holds the process's memory lock. Errors: see
 /// [`destroy`].
 pub(super) fn discard(process: &Process, id: QueueId) -> Result {
     let resumed = process.debugging.resumed();
-    end(process, id, |device| {
-        device.queues().discard(&**device, id, resumed)
+    end(process, id, |device, counted| {
+        device.queues().discard(&**device, (id, counted), resumed)
     })
 }
 
-/// What DESTROY_QUEUE does; `how` takes the queue from its GPU.
-fn end(process: &Process, id: QueueId, how: impl FnOnce(&Arc<ProcessDevice>) -> Result) -> Result {
+/// What DESTROY_QUEUE does; `how` takes the queue from its GPU, after it has counted so much.
+fn end(
+    process: &Process,
+    id: QueueId,
+    how: impl FnOnce(&Arc<ProcessDevice>, u64) -> Result,
+) -> Result {
     let mut devices = process.devices().iter();
     let found = devices.find_map(|device| Some((device, device.queues().sdma_counter(id)?)));
     let (device, counter) = found.ok_or(EINVAL)?;
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    let result = how(device);
+    let result = how(device, counted.unwrap_or(0));
     if result == Err(EAGAIN) {
         return result;
     }
@@ -240,7 +246,6 @@ fn end(process: &Process, id: QueueId, how: impl FnOnce(&Arc<ProcessDevice>) -> 
     device.node().notify_resets();
     process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
-    device.queues().keep_sdma_count(counted.unwrap_or(0));
     result
 }
 

@@ -50,6 +50,7 @@ use crate::{
         Fault, //
     },
 };
+use core::ops::RangeInclusive;
 use kernel::{
     mm::MmWithUser,
     new_mutex,
@@ -123,6 +124,37 @@ pub(super) struct Registry {
     /// Where blocks of VRAM are emptied and freed: amdgpu waits for that, in whoever needs their
     /// room. Declared behind `teardown`, whose work lets them go.
     blocks: OwnedQueue,
+}
+
+/// Calls `act`, with nothing locked, with what has these names, one after the other; what comes or
+/// goes meanwhile may be among it or not.
+fn each_between<V: Clone>(
+    table: &IrqSpinLock<RBTree<ProcessName, V>>,
+    names: RangeInclusive<ProcessName>,
+    mut act: impl FnMut(&V),
+) {
+    let (mut from, last) = names.into_inner();
+    loop {
+        let next = {
+            let table = table.lock();
+            let cursor = table.cursor_lower_bound(&from);
+            cursor.and_then(|cursor| {
+                let (name, found) = cursor.current();
+                (*name <= last).then(|| (*name, found.clone()))
+            })
+        };
+        let Some(((mm, context), found)) = next else {
+            return;
+        };
+        act(&found);
+        if (mm, context) >= last {
+            return;
+        }
+        from = match context.checked_add(1) {
+            Some(context) => (mm, context),
+            None => (MmId(mm.0 + 1), 0),
+        };
+    }
 }
 
 impl Registry {
@@ -218,23 +250,9 @@ impl Registry {
 
     /// The processes one after the other; one that comes or goes meanwhile may be among them or
     /// not.
-    pub(super) fn each(&self, mut act: impl FnMut(&ProcessRef)) {
-        let mut from = (MmId(0), 0);
-        loop {
-            let next = {
-                let table = self.table.lock();
-                let cursor = table.cursor_lower_bound(&from);
-                cursor.map(|cursor| cursor.current().1.clone())
-            };
-            let Some(process) = next else {
-                return;
-            };
-            act(&process);
-            from = match process.context.checked_add(1) {
-                Some(context) => (process.mm, context),
-                None => (MmId(process.mm.0 + 1), 0),
-            };
-        }
+    pub(super) fn each(&self, act: impl FnMut(&ProcessRef)) {
+        let all = (MmId(0), 0)..=(MmId(usize::MAX), u16::MAX);
+        each_between(&self.table, all, act);
     }
 
     /// Waits until those are made, or not, that are being made.
@@ -360,7 +378,8 @@ pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
 }
 
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
-/// there is no GPU; `EBUSY` if ended processes of its user still hold what they had.
+/// there is no GPU; `EBUSY` if ended processes of its user still hold what they had; `ENOSPC` if
+/// its user has too many.
 pub(crate) fn open() -> Result<ProcessRef> {
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
@@ -438,15 +457,12 @@ pub(super) fn each(act: impl FnMut(&ProcessRef)) {
 }
 
 /// The contexts of an address space that are there beside its primary process.
-pub(super) fn contexts_of(mm: MmId, mut act: impl FnMut(&ProcessRef)) {
+pub(super) fn contexts_of(mm: MmId, act: impl FnMut(&ProcessRef)) {
     let Some(registry) = REGISTRY.get() else {
         return;
     };
-    registry.each(|process| {
-        if process.mm == mm && process.context != PRIMARY_CONTEXT {
-            act(process);
-        }
-    });
+    // The address spaces of all others are not looked at.
+    each_between(&registry.table, (mm, 0)..=(mm, PRIMARY_CONTEXT - 1), act);
 }
 
 /// The process can no longer be found.
@@ -560,5 +576,45 @@ pub(crate) fn page_fault(pasid: u32, fault: Fault) -> Result {
         Some(result) => result,
         None if svm::is_enabled() => Ok(()),
         None => Err(EFAULT),
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_registry)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    struct Counted(Arc<Cell<u32>>, ProcessName);
+
+    impl Clone for Counted {
+        fn clone(&self) -> Self {
+            self.0.set(self.0.get() + 1);
+            Self(self.0.clone(), self.1)
+        }
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_looked_at() {
+        let looks = Arc::new(Cell::new(0), GFP_KERNEL).unwrap();
+        let mut tree = RBTree::new();
+        for mm in [MmId(1), MmId(2), MmId(3), MmId(usize::MAX)] {
+            for context in [0, 1, 7, PRIMARY_CONTEXT] {
+                let (name, looks) = ((mm, context), looks.clone());
+                let node = RBTreeNode::new(name, Counted(looks, name), GFP_KERNEL).unwrap();
+                tree.insert(node);
+            }
+        }
+        let init = new_irq_spinlock!(tree, "amdkfd::test");
+        let table = KBox::pin_init(init, GFP_KERNEL).unwrap();
+        let mut found = KVec::new();
+        let names = (MmId(2), 0)..=(MmId(2), PRIMARY_CONTEXT - 1);
+        each_between(&table, names, |it| {
+            found.push(it.1, GFP_KERNEL).unwrap();
+        });
+        let (mm, looked) = (MmId(2), looks.replace(0));
+        assert_eq!((&found[..], looked), (&[(mm, 0), (mm, 1), (mm, 7)][..], 3));
+        let all = (MmId(0), 0)..=(MmId(usize::MAX - 1), u16::MAX);
+        each_between(&table, all, |_| ());
+        assert_eq!(looks.get(), 12);
     }
 }

@@ -5,6 +5,7 @@
 //! One [`Queues`] for each `ProcessDevice`, embedded in it. It holds the process's key at the
 //! node's scheduler for as long as there is a queue, and its doorbells from the first need on.
 
+mod copies;
 mod debugger;
 mod obedience;
 mod performance;
@@ -122,7 +123,7 @@ pub(crate) struct Queues {
     doorbells: SetOnce<ProcessDoorbells>,
     /// How long the queues were kept off the hardware, in nanoseconds.
     evicted_for: Atomic<u64>,
-    /// What copy queues had counted that are gone.
+    /// What copy queues had counted that are gone. Changed with `inner` locked.
     past_sdma: Atomic<u64>,
     #[pin]
     inner: Mutex<Inner>,
@@ -190,6 +191,13 @@ impl Queues {
         }
         drop(inner);
         Ok(ids)
+    }
+
+    /// For tests: calls `act` while nobody else gets at the queues.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn while_locked<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _inner = self.inner.lock();
+        act()
     }
 
     /// Whether the process has no queue here.
@@ -364,27 +372,38 @@ impl Queues {
     }
 
     /// Takes a queue from the scheduler and gives back all that it had, as soon as the hardware has
-    /// let go of that. `EINVAL`: there is no such queue here. `EAGAIN`: it is suspended. Any other
-    /// error: it is gone nevertheless.
-    pub(crate) fn destroy(&self, site: &impl Site, id: QueueId) -> Result {
+    /// let go of that. `counted`: what it has counted, if it copies, which stays
+    /// ([`Queues::sdma_total`]). `EINVAL`: there is no such queue here. `EAGAIN`: it is suspended.
+    /// Any other error: it is gone nevertheless.
+    pub(crate) fn destroy(&self, site: &impl Site, id: QueueId, counted: u64) -> Result {
         let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id).ok_or(EINVAL)?;
         match scheduled.debugged.is_suspended() {
             true => Err(EAGAIN),
-            false => self.take_out(site, inner, id),
+            false => self.take_out(site, inner, (id, counted)),
         }
     }
 
     /// The same also of one that is suspended; who waits in [`Queues::await_resume`] hears of it by
     /// `resumed`.
-    pub(crate) fn discard(&self, site: &impl Site, id: QueueId, resumed: &CondVar) -> Result {
-        let result = self.take_out(site, self.inner.lock(), id);
+    pub(crate) fn discard(
+        &self,
+        site: &impl Site,
+        (id, counted): (QueueId, u64),
+        resumed: &CondVar,
+    ) -> Result {
+        let result = self.take_out(site, self.inner.lock(), (id, counted));
         resumed.notify_all();
         result
     }
 
     /// The same, suspended or not.
-    fn take_out(&self, site: &impl Site, mut inner: MutexGuard<'_, Inner>, id: QueueId) -> Result {
+    fn take_out(
+        &self,
+        site: &impl Site,
+        mut inner: MutexGuard<'_, Inner>,
+        (id, counted): (QueueId, u64),
+    ) -> Result {
         let scheduler = site.node().queues().scheduler();
         let scheduled = inner.queues.get(&id).ok_or(EINVAL)?;
         let key = scheduled.key;
@@ -394,6 +413,7 @@ impl Queues {
         };
         let mut gone = inner.queues.remove_node(&id);
         inner.count -= 1;
+        self.past_sdma.fetch_add(counted, Relaxed);
         if inner.wave_sync == Some(id) {
             inner.wave_sync = None;
         }
@@ -418,35 +438,6 @@ impl Queues {
     /// How long the queues were kept off the hardware, in milliseconds, up to the last restore.
     pub(crate) fn evicted_ms(&self) -> u64 {
         self.evicted_for.load(Relaxed) / 1_000_000
-    }
-
-    /// What copy queues have counted that are gone, and where those count that there are.
-    pub(crate) fn sdma_counters(&self) -> Result<(u64, KVec<u64>)> {
-        let mut counters = KVec::with_capacity(self.count(), GFP_KERNEL)?;
-        let inner = self.inner.lock();
-        for Scheduled { queue, .. } in inner.queues.values() {
-            // More queues than a moment ago: they have hardly counted anything.
-            if counters.len() == counters.capacity() {
-                break;
-            }
-            if let Some(address) = queue.sdma_counter() {
-                // There is room: nothing is allocated.
-                counters.push(address, GFP_ATOMIC)?;
-            }
-        }
-        Ok((self.past_sdma.load(Relaxed), counters))
-    }
-
-    /// Where a copy queue counts; `Some(None)`: it is another one. `None`: there is no such queue
-    /// here.
-    pub(crate) fn sdma_counter(&self, id: QueueId) -> Option<Option<u64>> {
-        let inner = self.inner.lock();
-        Some(inner.queues.get(&id)?.queue.sdma_counter())
-    }
-
-    /// A copy queue that has counted this much is gone.
-    pub(crate) fn keep_sdma_count(&self, count: u64) {
-        self.past_sdma.fetch_add(count, Relaxed);
     }
 
     /// What sysfs shows of a queue. `ENODEV`: it is gone.

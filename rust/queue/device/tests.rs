@@ -23,6 +23,7 @@ mod tests {
             Vm, //
         },
         queue::{
+            device::copies::SdmaCounter,
             properties::QueueRequest,
             Given,
             QueueIds,
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(again(&saved), Err(ENOSPC));
         let id = QueueId::new(5).unwrap();
         assert_eq!(again(&SavedQueue { id, ..saved }), Err(EINVAL));
-        queues.destroy(&site, ids[1]).unwrap();
+        queues.destroy(&site, ids[1], 0).unwrap();
         for spoilt in [
             SavedQueue {
                 doorbell_id: 1 << 20,
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(same.0[139..145], descriptors[139..145]);
         // What is not in use is nobody's.
         assert!(same.1[..first].iter().all(|word| *word == 0));
-        queues.destroy(&site, ids[1]).unwrap();
+        queues.destroy(&site, ids[1], 0).unwrap();
         let next = create(&site, &queues).unwrap();
         same.1.fill(1);
         queues.save(next, &mut same.0, &mut same.1).unwrap();
@@ -257,7 +258,7 @@ mod tests {
         // The second one could not be put beside the first, which runs still.
         assert_eq!(second.err(), Some(errno::timer_expired()));
         assert_eq!(held(&fake), 2 * of_one);
-        assert_eq!(queues.destroy(&site, first), Err(EIO));
+        assert_eq!(queues.destroy(&site, first, 0), Err(EIO));
         assert_eq!((held(&fake), queues.count()), (2 * of_one, 0));
         // amdgpu is not told that its buffers may move, nor is the process forgotten.
         assert_eq!(queues.evict(&site), Err(errno::timer_expired()));
@@ -305,7 +306,7 @@ mod tests {
         let (fake, site, queues) = silent();
         let only = create(&site, &queues).unwrap();
         let timeout = Err(errno::timer_expired());
-        assert_eq!(queues.destroy(&site, only), timeout);
+        assert_eq!(queues.destroy(&site, only, 0), timeout);
         // Whoever takes memory from it waits, without an order of its own.
         assert!(queues.are_at_work(&site));
         assert!(held(&fake) != 0 && queues.evict(&site) == timeout);
@@ -465,15 +466,15 @@ mod tests {
         let (fake, site, queues, [suspended, other]) = debugged();
         let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
         assert_eq!(suspend(&site, &queues, suspended), (1, 0));
-        assert_eq!(queues.destroy(&site, suspended), Err(EAGAIN));
-        assert_eq!(queues.discard(&site, suspended, &resumed), Ok(()));
-        assert_eq!(queues.discard(&site, suspended, &resumed), Err(EINVAL));
+        assert_eq!(queues.destroy(&site, suspended, 0), Err(EAGAIN));
+        assert_eq!(queues.discard(&site, (suspended, 0), &resumed), Ok(()));
+        assert_eq!(queues.discard(&site, (suspended, 0), &resumed), Err(EINVAL));
         assert_eq!(queues.count(), 1);
         // Another's queue hangs, and the GPU is being reset.
         let before = held(&fake);
         fake.set_in_reset(true);
         site.node.queues().stop().unwrap();
-        assert_eq!(queues.discard(&site, other, &resumed), Ok(()));
+        assert_eq!(queues.discard(&site, (other, 0), &resumed), Ok(()));
         assert_eq!(queues.count(), 0);
         assert!(!queues.are_off(&site) && held(&fake) == before);
         fake.reset_hardware();
@@ -481,6 +482,26 @@ mod tests {
         site.node.queues().start().unwrap();
         assert!(queues.are_off(&site));
         assert_eq!(held(&fake), 0);
+    }
+
+    #[test]
+    fn what_a_copy_queue_has_counted_is_counted_once_at_any_time() {
+        let (_fake, site, queues, [suspended, other]) = debugged();
+        let counters = [suspended, other].map(|id| SdmaCounter {
+            queue: (id, queues.inner.lock().queues.get(&id).unwrap().key),
+            address: 0,
+            counted: 5,
+        });
+        assert_eq!(queues.sdma_total(&counters), 10);
+        assert_eq!(suspend(&site, &queues, suspended), (1, 0));
+        assert_eq!(queues.destroy(&site, suspended, 7), Err(EAGAIN));
+        assert_eq!(queues.sdma_total(&counters), 10);
+        queues.destroy(&site, other, 7).unwrap();
+        // It had counted on since it was read.
+        assert_eq!(queues.sdma_total(&counters), 12);
+        let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
+        queues.discard(&site, (suspended, 7), &resumed).unwrap();
+        assert_eq!(queues.sdma_total(&counters), 14);
     }
 
     /// Names one queue. Returns how many are suspended, and what is said of it.
