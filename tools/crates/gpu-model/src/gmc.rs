@@ -496,7 +496,6 @@ impl Gmc {
     pub fn report_retry(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
         let mut interrupt = interrupt_of(fault, pasid);
         interrupt.data[1] |= fault_data::RETRY;
-        interrupt.ring_id = 0;
         match chip.ih.claim_retry(&interrupt) {
             Claim::Pending => return,
             Claim::New(index) => interrupt.data[2] = index.into(),
@@ -507,6 +506,7 @@ impl Gmc {
     }
 }
 
+/// The interrupt of a fault that is not retried.
 /// The shift of the table below one with `shift`. The guest's root chooses depth and block size so
 /// that there may be none: then a walk ends there.
 fn next_level(shift: u32) -> Result<u32, FaultReason> {
@@ -514,8 +514,6 @@ fn next_level(shift: u32) -> Result<u32, FaultReason> {
     below.ok_or(FaultReason::Invalid)
 }
 
-/// The interrupt of a fault that is not retried: RING_ID says what was refused, as WALKER_ERROR and
-/// the fields after it do in the status register.
 fn interrupt_of(fault: &Refusal, pasid: Option<u16>) -> Interrupt {
     let (client, from_mm) = match fault.hub {
         Hub::Gc(_) => (client::UTCL2, false),
@@ -530,7 +528,7 @@ fn interrupt_of(fault: &Refusal, pasid: Option<u16>) -> Interrupt {
     Interrupt {
         client,
         source: vmc_source::VM_FAULT,
-        ring_id: (hub::status_of(fault) >> 1) as u8,
+        ring_id: 0,
         vmid: fault.vmid,
         from_mm,
         pasid,

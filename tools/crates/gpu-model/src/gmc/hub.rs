@@ -5,7 +5,7 @@
 //! Both kinds have the same registers in the same order; in the MMHUB they lie 0x340 dwords further
 //! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`). MI200 has them somewhat further in either.
 
-use super::{Access, FaultReason, Hub, Reach, Refusal};
+use super::{writes, Access, FaultReason, Hub, Reach, Refusal};
 use crate::bus::Block;
 use crate::chip::Chip;
 use crate::preset::{ip, Generation, Preset};
@@ -100,52 +100,6 @@ const FRAME_BUFFER_BASE: u64 = 0x80_0000_0000;
 mod client {
     pub const TCP: u32 = 8;
     pub const SQC_INSTRUCTION: u32 = 9;
-}
-
-/// Fields of VM_L2_PROTECTION_FAULT_STATUS.
-mod status {
-    /// Another fault came while this one was latched.
-    pub const MORE_FAULTS: u32 = 1;
-    /// What the walk met; `WALKER_ERROR` 3:1.
-    pub const RANGE: u32 = 1 << 1;
-    pub const BUS: u32 = 2 << 1;
-    /// `PERMISSION_FAULTS` 7:4: the page is not there; what the access asked for.
-    pub const NOT_VALID: u32 = 1 << 4;
-    pub const READ: u32 = 2 << 4;
-    pub const WRITE: u32 = 4 << 4;
-    pub const EXECUTE: u32 = 8 << 4;
-    /// `RW` and `ATOMIC`.
-    pub const RW: u32 = 1 << 18;
-    pub const ATOMIC: u32 = 1 << 19;
-}
-
-/// VM_L2_PROTECTION_FAULT_STATUS of a fault. Cards say 3 in PERMISSION_FAULTS for a read of an
-/// absent page and 5 for a write to one; the masks in `amdkfd/kfd_int_process_v9.c`
-/// (event_interrupt_wq_v9: prot_valid, prot_read, prot_write) are of the same bits.
-pub fn status_of(fault: &Refusal) -> u32 {
-    let asked = match fault.access {
-        Access::Read => status::READ,
-        Access::Write | Access::Atomic => status::WRITE,
-        Access::Fetch => status::EXECUTE,
-    };
-    let reason = match fault.reason {
-        FaultReason::Permission => asked,
-        FaultReason::Invalid => status::NOT_VALID | asked,
-        FaultReason::Range => status::NOT_VALID | asked | status::RANGE,
-        // The page is there, and permits it.
-        FaultReason::Bus => status::BUS,
-    };
-    let direction = match fault.access {
-        Access::Read | Access::Fetch => 0,
-        Access::Write => status::RW,
-        Access::Atomic => status::RW | status::ATOMIC,
-    };
-    let client = match (fault.hub, fault.access) {
-        (Hub::Gc(_), Access::Fetch) => client::SQC_INSTRUCTION,
-        (Hub::Gc(_), _) => client::TCP,
-        (Hub::Mm, _) => 0,
-    };
-    reason | direction | client << 9 | u32::from(fault.vmid) << 20
 }
 
 /// One VMID's translation set-up, as its registers say.
@@ -278,19 +232,33 @@ impl HubBlock {
 
     /// Keeps the first fault in the status registers until the driver clears it.
     pub fn latch_fault(&self, fault: &Refusal) {
-        let latched = self.registers.get(VM_L2_PROTECTION_FAULT_STATUS);
-        if latched != 0 {
-            let status = latched | status::MORE_FAULTS;
-            return self.registers.set(VM_L2_PROTECTION_FAULT_STATUS, status);
+        if self.registers.get(VM_L2_PROTECTION_FAULT_STATUS) != 0 {
+            return;
         }
+        let permission = match (fault.reason, fault.access) {
+            (FaultReason::Permission, Access::Read) => 1 << 4,
+            (FaultReason::Permission, Access::Write | Access::Atomic) => 2 << 4,
+            (FaultReason::Permission, Access::Fetch) => 4 << 4,
+            // `PERMISSION_FAULTS` bits of an entry without any permission, `WALKER_ERROR` 0: no
+            // entry.
+            (FaultReason::Invalid, _) => 3 << 4,
+            (FaultReason::Range, _) => 1 << 1,
+            (FaultReason::Bus, _) => 2 << 1,
+        };
+        let write = u32::from(writes(fault.access)) << 18;
+        let client = match (self.hub, fault.access) {
+            (Hub::Gc(_), Access::Fetch) => client::SQC_INSTRUCTION,
+            (Hub::Gc(_), _) => client::TCP,
+            (Hub::Mm, _) => 0,
+        };
+        let status = permission | client << 9 | write | u32::from(fault.vmid) << 20;
         let page = (fault.va & super::VA_MASK) >> 12;
         let (low, high) = (
             VM_L2_PROTECTION_FAULT_ADDR_LO32,
             VM_L2_PROTECTION_FAULT_ADDR_HI32,
         );
         self.registers.set_pair(low, high, 0, page);
-        self.registers
-            .set(VM_L2_PROTECTION_FAULT_STATUS, status_of(fault));
+        self.registers.set(VM_L2_PROTECTION_FAULT_STATUS, status);
     }
 
     #[cfg(test)]
