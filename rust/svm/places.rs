@@ -9,8 +9,7 @@
 //! The others come again, and leave the places of the queue to other users'.
 
 use kernel::{
-    bindings,
-    new_mutex,
+    bindings, new_mutex,
     prelude::*,
     rbtree::{
         RBTree,
