@@ -247,7 +247,7 @@ pub(crate) struct Process {
 impl Process {
     /// The process of the thread group that `lead` leads, whose address space `mm` is, with a
     /// device for each node that the current task may use. `beside`: another context of that
-    /// number. `ENOSPC`: its user has too many ([`Ends`](ends::Ends)).
+    /// number. `ENOSPC`: for that its user has too many ([`Ends`](ends::Ends)).
     fn new(lead: &Task, mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
         let context = beside
@@ -258,9 +258,8 @@ impl Process {
         let devices = gpu::with_nodes(Devices::choose)?;
         let xnack = devices.xnack_by_default();
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
-        let ending = registry
-            .ends()
-            .add(answerable_user(&lead), || capable(Capability::SysAdmin))?;
+        let is_exempt = || context == PRIMARY_CONTEXT || capable(Capability::SysAdmin);
+        let ending = registry.ends().add(answerable_user(&lead), is_exempt)?;
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {

@@ -8,8 +8,8 @@
 //! only for a moment, and one's own for so long that no program does better to wait on; whoever
 //! waits can be killed. Nobody who waits looks at processes that live, or at other users'.
 //!
-//! A process lasts as long as a file of it, which another process may keep. So users have so many
-//! of them, whatever limits there are to their live ones.
+//! A process lasts as long as a file of it, which another process may keep. So a user who has many
+//! of them gets no further contexts, whatever limits there are to live ones.
 
 use crate::linux::{
     completion::Completion,
@@ -21,6 +21,7 @@ use crate::linux::{
     workqueue::Deferrable, //
 };
 use kernel::{
+    bindings,
     list::{
         impl_list_arc_safe,
         impl_list_item,
@@ -32,6 +33,10 @@ use kernel::{
     },
     new_mutex,
     prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         atomic::{
             ordering::Relaxed,
@@ -49,8 +54,9 @@ use kernel::{
     },
 };
 
-/// Processes that a user may have, their contexts among them, who is not privileged
-/// (CAP_SYS_ADMIN). Each takes some 10 KiB, and some for each GPU.
+/// Processes of a user, contexts among them, from which on one who is not privileged
+/// (CAP_SYS_ADMIN) gets no further context. Each takes some 10 KiB, and some for each GPU, charged
+/// to who makes it. Who opens /dev/kfd is not refused: a uid may be that of many containers.
 const MAX_OF_A_USER: usize = 8192;
 
 /// How long the ends of one's own user's processes are waited for.
@@ -62,9 +68,9 @@ const OTHERS: Delta = Delta::from_millis(100);
 /// Which processes there are of whom, and their ends.
 #[pin_data]
 pub(super) struct Ends {
-    /// Of those who have any.
+    /// Of those who have any, by uid.
     #[pin]
-    users: Mutex<KVec<Account>>,
+    users: Mutex<RBTree<bindings::uid_t, Account>>,
     /// Ends that have begun and are not over.
     begun: Atomic<usize>,
 }
@@ -114,12 +120,19 @@ struct Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        let id = self.user.id.into_raw().val;
         let mut users = self.ends.users.lock();
-        let mut all = users.iter_mut();
-        if let Some(account) = all.find(|known| known.user.id == self.user.id) {
+        let is_last = users.get_mut(&id).is_some_and(|account| {
             account.processes -= 1;
-        }
-        users.retain(|account| account.processes > 0);
+            account.processes == 0
+        });
+        let account = if is_last {
+            users.remove_node(&id)
+        } else {
+            None
+        };
+        drop(users);
+        drop(account);
     }
 }
 
@@ -166,20 +179,20 @@ impl Ends {
     /// None.
     pub(super) fn new() -> Result<Arc<Self>> {
         let ends = pin_init!(Self {
-            users <- new_mutex!(KVec::new(), "amdkfd::Ends::users"),
+            users <- new_mutex!(RBTree::new(), "amdkfd::Ends::users"),
             begun: Atomic::new(0),
         });
         Arc::pin_init(ends, GFP_KERNEL)
     }
 
     /// For a new process of that user's. `ENOSPC`: the user has [`MAX_OF_A_USER`], those included
-    /// that somebody keeps a file of, unless `is_privileged` says that this does not matter.
+    /// that somebody keeps a file of, unless `is_exempt` says that this does not matter.
     pub(super) fn add(
         self: &Arc<Self>,
         user: Kuid,
-        is_privileged: impl FnOnce() -> bool,
+        is_exempt: impl FnOnce() -> bool,
     ) -> Result<Ending> {
-        let counted = self.count(user, is_privileged)?;
+        let counted = self.count(user, is_exempt)?;
         let end = pin_init!(End {
             over <- Completion::new(),
             tracker <- AtomicTracker::new(),
@@ -190,42 +203,41 @@ impl Ends {
     }
 
     /// One more of that user's.
-    fn count(self: &Arc<Self>, id: Kuid, is_privileged: impl FnOnce() -> bool) -> Result<Counted> {
+    fn count(self: &Arc<Self>, id: Kuid, is_exempt: impl FnOnce() -> bool) -> Result<Counted> {
+        let uid = id.into_raw().val;
+        let begun = Begun {
+            ends: List::new(),
+            count: 0,
+        };
+        let user = pin_init!(User {
+            id,
+            begun <- new_irq_spinlock!(begun, "amdkfd::Ends::begun"),
+        });
+        let account = Account {
+            user: Arc::pin_init(user, GFP_KERNEL_ACCOUNT)?,
+            processes: 0,
+        };
+        let node = RBTreeNode::new(uid, account, GFP_KERNEL_ACCOUNT)?;
         let mut users = self.users.lock();
-        let user = match users.iter_mut().find(|known| known.user.id == id) {
-            Some(known) if known.processes >= MAX_OF_A_USER && !is_privileged() => {
+        let unused = match users.get(&uid) {
+            Some(known) if known.processes >= MAX_OF_A_USER && !is_exempt() => {
                 return Err(ENOSPC);
             }
-            Some(known) => {
-                known.processes += 1;
-                known.user.clone()
-            }
-            None => {
-                let begun = Begun {
-                    ends: List::new(),
-                    count: 0,
-                };
-                let user = pin_init!(User {
-                    id,
-                    begun <- new_irq_spinlock!(begun, "amdkfd::Ends::begun"),
-                });
-                let user = Arc::pin_init(user, GFP_KERNEL)?;
-                let account = Account {
-                    user: user.clone(),
-                    processes: 1,
-                };
-                users.push(account, GFP_KERNEL)?;
-                user
-            }
+            Some(_) => Some(node),
+            None => users.insert(node),
         };
+        let known = users.get_mut(&uid).ok_or(ENOSPC)?;
+        known.processes += 1;
+        let user = known.user.clone();
         drop(users);
+        drop(unused);
         let ends = self.clone();
         Ok(Counted { ends, user })
     }
 
     fn find(&self, id: &Kuid) -> Option<Arc<User>> {
         let users = self.users.lock();
-        let account = users.iter().find(|known| known.user.id == *id);
+        let account = users.get(&id.into_raw().val);
         account.map(|account| account.user.clone())
     }
 
@@ -326,7 +338,7 @@ mod tests {
         assert!(waited >= Delta::from_millis(50) && waited < Delta::from_secs(1));
         drop(slow);
         assert_eq!(ends.begun.load(Relaxed), 0);
-        assert!(ends.users.lock().is_empty());
+        assert_eq!(ends.users.lock().keys().count(), 0);
     }
 
     #[test]
@@ -399,7 +411,31 @@ mod tests {
         let again = add(&ends, 1).unwrap();
         assert!(add(&ends, 1).is_err());
         drop((kept, others, again));
-        assert!(ends.users.lock().is_empty());
+        assert_eq!(ends.users.lock().keys().count(), 0);
+    }
+
+    #[test]
+    fn users_are_counted_apart_as_long_as_they_have_processes() {
+        const USERS: u32 = 1000;
+        let ends = Ends::new().unwrap();
+        let mut kept = KVVec::new();
+        for process in 0..2 * USERS {
+            let process = add(&ends, process % USERS).unwrap();
+            kept.push(process, GFP_KERNEL).unwrap();
+        }
+        let counts = || {
+            let users = ends.users.lock();
+            let all = users
+                .values()
+                .map(|account| account.processes)
+                .sum::<usize>();
+            (users.keys().count() as u32, all as u32)
+        };
+        assert_eq!(counts(), (USERS, 2 * USERS));
+        kept.truncate(USERS as usize + 1);
+        assert_eq!(counts(), (USERS, USERS + 1));
+        drop(kept);
+        assert_eq!(counts(), (0, 0));
     }
 
     #[test]

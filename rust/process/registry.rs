@@ -378,8 +378,7 @@ pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
 }
 
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
-/// there is no GPU; `EBUSY` if ended processes of its user still hold what they had; `ENOSPC` if
-/// its user has too many.
+/// there is no GPU; `EBUSY` if ended processes of its user still hold what they had.
 pub(crate) fn open() -> Result<ProcessRef> {
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
