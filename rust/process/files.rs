@@ -610,7 +610,7 @@ mod tests {
             })
         });
         drop(queue);
-        // It was shown only where there is a device.
+        // It was shown only where there is a `proc`.
         let _ = files.hide();
         assert!(free);
     }

@@ -64,7 +64,7 @@ impl Places {
             taken: 0,
         };
         // Not under the lock: whoever brings pages back takes that.
-        let node = RBTreeNode::new(user, new, GFP_KERNEL)?;
+        let node = RBTreeNode::new(user, new, GFP_KERNEL_ACCOUNT)?;
         let mut users = self.users.lock();
         let unused = match users.get(&user).is_some() {
             true => Some(node),

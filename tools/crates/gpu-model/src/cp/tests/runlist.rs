@@ -478,10 +478,9 @@ fn a_copy_queue_without_a_ring_is_told_and_gets_no_turn() {
     let of_engine = |queues: u32, engine: u32| -> Vec<u32> {
         let map = |queue: u32| {
             let (mqd, doorbell) = (0xe3_8000 + 0x1000 * queue, 0x1380 + 2 * queue);
-            let control = 2 << 2 | engine << 26 | 1 << 29;
             [
                 p(op::MAP_QUEUES, 6),
-                control - (1 << 2),
+                1 << 2 | engine << 26 | 1 << 29,
                 doorbell << 2,
                 mqd,
                 0,
