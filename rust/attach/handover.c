@@ -278,7 +278,9 @@ static int take_held(void)
 	failed = ret ? NULL : offer_devices();
 	if (!ret && !failed)
 		return 0;
-	standin_remove();
+	/* Without a major number of ours it stays, where C was and is going to be. */
+	if (amdkfd_major())
+		standin_remove();
 	give_held();
 	return failed ? refuse(-ENODEV, "%s cannot be served", failed) :
 			refuse(-ENODEV, "/dev/kfd cannot be published (%d)", ret);

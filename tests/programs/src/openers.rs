@@ -10,6 +10,7 @@ use rustix::mm::{mmap, MapFlags, ProtFlags};
 use std::io::Read;
 use std::process::Command;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Short-lived openers in a loop.
@@ -24,6 +25,10 @@ pub struct Openers {
     /// Until one gets EAGAIN, which must happen in this time.
     #[arg(long)]
     until_refused: bool,
+    /// Who gets EAGAIN or ENOENT tries again without a pause, in two threads, so that all the time
+    /// somebody is just using what an opener is led to. One must get EAGAIN.
+    #[arg(long)]
+    insist: bool,
 }
 
 impl Openers {
@@ -31,14 +36,19 @@ impl Openers {
     /// as the KFD keeps a process for as long as its memory lives.
     pub fn run(&self) -> Result<()> {
         if std::env::var_os(ONE).is_some() {
-            return one(self.late_release);
+            return if self.insist {
+                insist(self.late_release)
+            } else {
+                one(self.late_release)
+            };
         }
         let end = Instant::now() + Duration::from_secs(self.seconds);
-        let mut count = 0u64;
+        let (mut count, mut refused_ones) = (0u64, 0u64);
         while Instant::now() < end {
             let opener = Command::new(std::env::current_exe()?)
                 .args(["openers", "0"])
                 .args(self.late_release.then_some("--late-release"))
+                .args(self.insist.then_some("--insist"))
                 .env(ONE, "1")
                 .status()?;
             let refused = opener.code() == Some(REFUSED.into());
@@ -48,11 +58,13 @@ impl Openers {
                 return Ok(());
             }
             count += 1;
+            refused_ones += u64::from(refused);
         }
         ensure!(!self.until_refused, "no opener was told to try again");
         let more = if self.late_release { ", ENXIO" } else { "" };
         println!("{count} openers saw success, ENOENT{more} or EAGAIN");
         ensure!(count > 0, "no opener ran");
+        ensure!(!self.insist || refused_ones > 0, "nobody had to insist");
         Ok(())
     }
 }
@@ -71,6 +83,39 @@ fn one(late_release: bool) -> Result<()> {
         Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// For how long one insists: longer than the drivers take to change places.
+const INSISTENCE: Duration = Duration::from_secs(60);
+
+/// Opens until that succeeds, in two threads.
+fn insist(late_release: bool) -> Result<()> {
+    let end = Instant::now() + INSISTENCE;
+    let refused = AtomicBool::new(false);
+    let open = || loop {
+        match Kfd::open() {
+            Ok(_) => return Ok(()),
+            Err(error) if error.errno() == Some(Errno::EAGAIN) => {
+                refused.store(true, Ordering::Relaxed);
+            }
+            Err(error) if error.errno() == Some(Errno::ENOENT) => {}
+            Err(error) if late_release && error.errno() == Some(Errno::ENXIO) => {}
+            Err(error) => return Err(error),
+        }
+        if Instant::now() > end {
+            return Ok(());
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(open);
+        open()?;
+        other.join().expect("an opener does not panic")
+    })?;
+    ensure!(Instant::now() < end, "/dev/kfd does not open any more");
+    if refused.into_inner() {
+        std::process::exit(REFUSED.into());
+    }
+    Ok(())
 }
 
 /// Opens and closes a GPU's render node in a loop: each time amdgpu sets page tables up and the
