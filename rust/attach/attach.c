@@ -357,6 +357,8 @@ static bool amdgpu_is_built_in(void)
 /*
  * amdgpu is about to leave a GPU, whose copy engines still work: once amdgpu tells us they do not.
  * But not those of a GPU that was pulled out. And amdgpu has left one. Under the device's lock.
+ * Programs may be at work on the GPU before @attached is set, and those of one that is not served
+ * are none of ours.
  */
 static int unbind_event(struct notifier_block *nb, unsigned long event, void *data)
 {
@@ -367,8 +369,8 @@ static int unbind_event(struct notifier_block *nb, unsigned long event, void *da
 		bridge_vram_unbound(to_pci_dev(dev));
 		return NOTIFY_OK;
 	}
-	if (event != BUS_NOTIFY_UNBIND_DRIVER || !READ_ONCE(attached) ||
-	    strcmp(dev->driver->name, amdgpu_name) || pci_dev_is_disconnected(to_pci_dev(dev)))
+	if (event != BUS_NOTIFY_UNBIND_DRIVER || strcmp(dev->driver->name, amdgpu_name) ||
+	    pci_dev_is_disconnected(to_pci_dev(dev)))
 		return NOTIFY_DONE;
 	drm = dev_get_drvdata(dev);
 	if (drm)
