@@ -77,6 +77,12 @@ mod tests {
         }
     }
 
+    /// Ticks that come late all at once make a sleep shorter than it is asked to be.
+    fn settle() {
+        fsleep(SETTLED);
+        fsleep(Delta::from_millis(200));
+    }
+
     #[test]
     fn a_partition_without_a_render_node_is_left_out() {
         let fake = Fake::with(|facts| {
@@ -329,7 +335,7 @@ mod tests {
         fake.set_suspending(false);
         assert!(served.miss_resume() && served.is_stopped());
         assert!(served.keeps_processes_off() && svm::sleep::is_asleep());
-        fsleep(SETTLED);
+        settle();
         assert!(!served.miss_resume());
         assert!(!served.is_stopped() && !served.keeps_processes_off());
         assert!(!svm::sleep::is_asleep());
@@ -363,7 +369,7 @@ mod tests {
         assert!(served.is_stopped());
         fake.set_suspending(false);
         assert!(served.miss_resume());
-        fsleep(SETTLED);
+        settle();
         assert!(!served.miss_resume() && !served.is_stopped());
         assert_eq!([&second, &third, &fourth].map(mark), [2, 3, 4]);
     }
@@ -503,7 +509,7 @@ mod tests {
         // amdgpu gives its own sleep up, and something else begins and ends.
         fake.set_suspending(false);
         assert!(served.miss_resume());
-        fsleep(SETTLED);
+        settle();
         assert!(served.miss_resume() && served.is_stopped());
         served.suspend(false);
         drop(busy);

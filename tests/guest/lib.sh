@@ -170,6 +170,18 @@ memory_used() {
     cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used
 }
 
+# used_again USED: so much memory is in use again, within 20 s: render nodes close behind a process's
+# end, and VRAM is wiped before it is free.
+used_again() {
+    for _ in $(seq 200); do
+        used=$(memory_used)
+        [ "$used" = "$1" ] && return 0
+        sleep 0.1
+    done
+    echo "in use:" $used "instead of" $1
+    return 1
+}
+
 # no_errors: the kernel's messages of level error and above, but for those that dmesg.allow lists
 # and one that the C driver has for each program of the AQL runtime: none. For tests on a loaded
 # host, where the kernel warns of its clock.

