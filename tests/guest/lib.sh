@@ -170,8 +170,8 @@ memory_used() {
     cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used
 }
 
-# used_again USED: so much memory is in use again, within 20 s: render nodes close behind a process's
-# end, and VRAM is wiped before it is free.
+# used_again USED: so much memory is in use again, within 20 s. Render nodes close behind the end of
+# a process, and VRAM is wiped before it is free.
 used_again() {
     for _ in $(seq 200); do
         used=$(memory_used)
