@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Safe wrappers of what the kernel offers and the kernel crate lacks. Each file is named after the
-//! C header it wraps, but for `backlog`, which is made of two of them; this module lies beneath all
-//! others and imports none of them.
+//! C header it wraps, but for `backlog`, which is made of two of them, and `users`, of the crate's
+//! own; this module lies beneath all others and imports none of them.
 
 pub(crate) mod acpi;
 pub(crate) mod anon_file;
@@ -32,5 +32,6 @@ pub(crate) mod task;
 pub(crate) mod test_space;
 pub(crate) mod timekeeping;
 pub(crate) mod trace;
+pub(crate) mod users;
 pub(crate) mod wait;
 pub(crate) mod workqueue;

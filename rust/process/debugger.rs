@@ -28,7 +28,7 @@ pub(crate) use look::{
     Event,
     Info, //
 };
-pub(super) use notice::Outboxes;
+pub(super) use notice::outboxes;
 pub(crate) use queues::suspend;
 pub(crate) use waves::{
     override_mode,

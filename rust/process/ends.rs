@@ -18,10 +18,13 @@ use crate::linux::{
         IrqSpinLock, //
     },
     task::is_killed,
+    users::{
+        Share,
+        Users, //
+    },
     workqueue::Deferrable, //
 };
 use kernel::{
-    bindings,
     list::{
         impl_list_arc_safe,
         impl_list_item,
@@ -31,19 +34,14 @@ use kernel::{
         ListLinks,
         TryNewListArc, //
     },
-    new_mutex,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
+    static_lock_class,
     sync::{
         atomic::{
             ordering::Relaxed,
             Atomic, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
     task::Kuid,
     time::{
@@ -66,27 +64,14 @@ const OWN: Delta = Delta::from_secs(30);
 const OTHERS: Delta = Delta::from_millis(100);
 
 /// Which processes there are of whom, and their ends.
-#[pin_data]
 pub(super) struct Ends {
-    /// Of those who have any, by uid.
-    #[pin]
-    users: Mutex<RBTree<bindings::uid_t, Account>>,
+    users: Arc<Users<User>>,
     /// Ends that have begun and are not over.
     begun: Atomic<usize>,
 }
 
-struct Account {
-    user: Arc<User>,
-    processes: usize,
-}
-
-/// A user who has processes.
-#[pin_data]
-struct User {
-    id: Kuid,
-    #[pin]
-    begun: IrqSpinLock<Begun>,
-}
+/// What the processes of a user share.
+type User = IrqSpinLock<Begun>;
 
 /// Ends that have begun and are not over.
 struct Begun {
@@ -112,44 +97,21 @@ impl_list_item! {
     impl ListItem<0> for End { using ListLinks { self.links }; }
 }
 
-/// One of the processes of a user.
-struct Counted {
-    ends: Arc<Ends>,
-    user: Arc<User>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let id = self.user.id.into_raw().val;
-        let mut users = self.ends.users.lock();
-        let is_last = users.get_mut(&id).is_some_and(|account| {
-            account.processes -= 1;
-            account.processes == 0
-        });
-        let account = if is_last {
-            users.remove_node(&id)
-        } else {
-            None
-        };
-        drop(users);
-        drop(account);
-    }
-}
-
 /// Owned by a process: dropped when it has given back what it had.
 pub(super) struct Ending {
     end: Arc<End>,
-    counted: Counted,
+    user: Share<User>,
+    ends: Arc<Ends>,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let mut begun = self.counted.user.begun.lock();
+        let mut begun = self.user.lock();
         // SAFETY: It is in no list but this one, if in any.
         let listed = unsafe { begun.ends.remove(&self.end) };
         if listed.is_some() {
             begun.count -= 1;
-            self.counted.ends.begun.fetch_sub(1, Relaxed);
+            self.ends.begun.fetch_sub(1, Relaxed);
         }
         drop(begun);
         self.end.over.complete_all();
@@ -161,28 +123,29 @@ impl Deferrable for Ending {
         let Ok(end) = ListArc::try_from_arc(self.end.clone()) else {
             return;
         };
-        let mut begun = self.counted.user.begun.lock();
+        let mut begun = self.user.lock();
         begun.ends.push_back(end);
         begun.count += 1;
-        self.counted.ends.begun.fetch_add(1, Relaxed);
+        self.ends.begun.fetch_add(1, Relaxed);
     }
 }
 
 impl Ending {
     /// The user whose process it is, as it was when the process began.
     pub(super) fn user(&self) -> Kuid {
-        self.counted.user.id
+        self.user.user()
     }
 }
 
 impl Ends {
     /// None.
     pub(super) fn new() -> Result<Arc<Self>> {
-        let ends = pin_init!(Self {
-            users <- new_mutex!(RBTree::new(), "amdkfd::Ends::users"),
+        let class = static_lock_class!();
+        let ends = Self {
+            users: Users::new(c"amdkfd::Ends::users", class, MAX_OF_A_USER, ENOSPC)?,
             begun: Atomic::new(0),
-        });
-        Arc::pin_init(ends, GFP_KERNEL)
+        };
+        Ok(Arc::new(ends, GFP_KERNEL)?)
     }
 
     /// For a new process of that user's. `ENOSPC`: the user has [`MAX_OF_A_USER`], those included
@@ -192,53 +155,20 @@ impl Ends {
         user: Kuid,
         is_exempt: impl FnOnce() -> bool,
     ) -> Result<Ending> {
-        let counted = self.count(user, is_exempt)?;
+        let begun = Begun {
+            ends: List::new(),
+            count: 0,
+        };
+        let new = new_irq_spinlock!(begun, "amdkfd::Ends::begun");
+        let user = self.users.share(user, new, is_exempt)?;
         let end = pin_init!(End {
             over <- Completion::new(),
             tracker <- AtomicTracker::new(),
             links <- ListLinks::new(),
         });
         let end = Arc::pin_init(end, GFP_KERNEL_ACCOUNT)?;
-        Ok(Ending { end, counted })
-    }
-
-    /// One more of that user's.
-    fn count(self: &Arc<Self>, id: Kuid, is_exempt: impl FnOnce() -> bool) -> Result<Counted> {
-        let uid = id.into_raw().val;
-        let begun = Begun {
-            ends: List::new(),
-            count: 0,
-        };
-        let user = pin_init!(User {
-            id,
-            begun <- new_irq_spinlock!(begun, "amdkfd::Ends::begun"),
-        });
-        let account = Account {
-            user: Arc::pin_init(user, GFP_KERNEL_ACCOUNT)?,
-            processes: 0,
-        };
-        let node = RBTreeNode::new(uid, account, GFP_KERNEL_ACCOUNT)?;
-        let mut users = self.users.lock();
-        let unused = match users.get(&uid) {
-            Some(known) if known.processes >= MAX_OF_A_USER && !is_exempt() => {
-                return Err(ENOSPC);
-            }
-            Some(_) => Some(node),
-            None => users.insert(node),
-        };
-        let known = users.get_mut(&uid).ok_or(ENOSPC)?;
-        known.processes += 1;
-        let user = known.user.clone();
-        drop(users);
-        drop(unused);
         let ends = self.clone();
-        Ok(Counted { ends, user })
-    }
-
-    fn find(&self, id: &Kuid) -> Option<Arc<User>> {
-        let users = self.users.lock();
-        let account = users.get(&id.into_raw().val);
-        account.map(|account| account.user.clone())
+        Ok(Ending { end, user, ends })
     }
 
     /// Waits for the ends that have begun: of that user's processes until they are over, of others'
@@ -250,8 +180,8 @@ impl Ends {
 
     fn settle_within(&self, user: &Kuid, limit: Delta) -> Result {
         const STEP: Delta = Delta::from_millis(1);
-        if let Some(own) = self.find(user) {
-            own.settle_within(limit)?;
+        if let Some(own) = self.users.find(*user) {
+            settle_own(&own, limit)?;
         }
         let begin = Instant::<Monotonic>::now();
         while self.begun.load(Relaxed) != 0 && begin.elapsed() < OTHERS {
@@ -264,34 +194,35 @@ impl Ends {
     }
 }
 
-impl User {
-    /// The end that has begun first of those that are not over.
-    fn begun(&self) -> Option<Arc<End>> {
-        let begun = self.begun.lock();
-        let mut ends = begun.ends.iter();
-        ends.next().map(Arc::from)
-    }
+/// The end that has begun first of those that are not over.
+fn first(user: &User) -> Option<Arc<End>> {
+    let begun = user.lock();
+    let mut ends = begun.ends.iter();
+    ends.next().map(Arc::from)
+}
 
-    fn settle_within(&self, limit: Delta) -> Result {
-        // More may begin meanwhile.
-        let many = self.begun.lock().count;
-        let begin = Instant::<Monotonic>::now();
-        for _ in 0..many {
-            let Some(end) = self.begun() else {
-                break;
-            };
-            if !end.over.wait_killable(limit - begin.elapsed())? {
-                return Err(EBUSY);
-            }
+fn settle_own(user: &User, limit: Delta) -> Result {
+    // More may begin meanwhile.
+    let many = user.lock().count;
+    let begin = Instant::<Monotonic>::now();
+    for _ in 0..many {
+        let Some(end) = first(user) else {
+            break;
+        };
+        if !end.over.wait_killable(limit - begin.elapsed())? {
+            return Err(EBUSY);
         }
-        Ok(())
     }
+    Ok(())
 }
 
 #[kernel::macros::kunit_tests(amdkfd_process_ends)]
 mod tests {
     use super::*;
-    use crate::linux::workqueue::OwnedQueue;
+    use crate::linux::{
+        users::user_of as user,
+        workqueue::OwnedQueue, //
+    };
     use kernel::{
         bindings,
         sync::atomic::ordering::{
@@ -307,12 +238,6 @@ mod tests {
         fn kernel_sigaction(signal: c_int, action: usize);
         fn send_sig(signal: c_int, task: *mut bindings::task_struct, privileged: c_int) -> c_int;
         fn flush_signals(task: *mut bindings::task_struct);
-    }
-
-    /// A user by number.
-    fn user(id: u32) -> Kuid {
-        let raw = kernel::bindings::kuid_t { val: id };
-        Kuid::from_raw(raw)
     }
 
     fn add(ends: &Arc<Ends>, id: u32) -> Result<Ending> {
@@ -338,7 +263,7 @@ mod tests {
         assert!(waited >= Delta::from_millis(50) && waited < Delta::from_secs(1));
         drop(slow);
         assert_eq!(ends.begun.load(Relaxed), 0);
-        assert_eq!(ends.users.lock().keys().count(), 0);
+        assert_eq!(ends.users.counts(), (0, 0));
     }
 
     #[test]
@@ -411,31 +336,7 @@ mod tests {
         let again = add(&ends, 1).unwrap();
         assert!(add(&ends, 1).is_err());
         drop((kept, others, again));
-        assert_eq!(ends.users.lock().keys().count(), 0);
-    }
-
-    #[test]
-    fn users_are_counted_apart_as_long_as_they_have_processes() {
-        const USERS: u32 = 1000;
-        let ends = Ends::new().unwrap();
-        let mut kept = KVVec::new();
-        for process in 0..2 * USERS {
-            let process = add(&ends, process % USERS).unwrap();
-            kept.push(process, GFP_KERNEL).unwrap();
-        }
-        let counts = || {
-            let users = ends.users.lock();
-            let all = users
-                .values()
-                .map(|account| account.processes)
-                .sum::<usize>();
-            (users.keys().count() as u32, all as u32)
-        };
-        assert_eq!(counts(), (USERS, 2 * USERS));
-        kept.truncate(USERS as usize + 1);
-        assert_eq!(counts(), (USERS, USERS + 1));
-        drop(kept);
-        assert_eq!(counts(), (0, 0));
+        assert_eq!(ends.users.counts(), (0, 0));
     }
 
     #[test]

@@ -11,10 +11,7 @@
 //! same is true; it is taken within, as by any first notifier of an address space.
 
 use super::{
-    debugger::{
-        self,
-        Outboxes, //
-    },
+    debugger,
     ends::Ends,
     pasids::Pasids,
     power,
@@ -41,6 +38,7 @@ use crate::{
             IrqSpinLock, //
         },
         task::answerable_user,
+        users::Users,
         workqueue::OwnedQueue, //
     },
     smi::Trigger,
@@ -101,7 +99,7 @@ pub(super) struct Registry {
     errands: OwnedQueue,
     /// Where debuggers' files are written to, which may take as long as their readers like.
     notices: OwnedQueue,
-    outboxes: Arc<Outboxes>,
+    outboxes: Arc<Users<()>>,
     /// Where processes are taken off the GPUs for others' sake: amdgpu wants their buffers.
     evictions: OwnedQueue,
     /// Where is done what interrupts ask for: memory faults, and events that are looked for.
@@ -120,7 +118,7 @@ pub(super) struct Registry {
     /// Where shared virtual memory is put right that the system has changed.
     pages: OwnedQueue,
     /// Who has how many workers there.
-    places: Arc<Places>,
+    places: Places,
     /// Where blocks of VRAM are emptied and freed: amdgpu waits for that, in whoever needs their
     /// room. Declared behind `teardown`, whose work lets them go.
     blocks: OwnedQueue,
@@ -168,7 +166,7 @@ impl Registry {
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
-            outboxes: Outboxes::new()?,
+            outboxes: debugger::outboxes()?,
             evictions: OwnedQueue::unbound(c"amdkfd_evict")?,
             interrupts: OwnedQueue::unbound(c"amdkfd_interrupts")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
@@ -228,8 +226,8 @@ impl Registry {
         &self.notices
     }
 
-    /// From where debuggers are told.
-    pub(super) fn outboxes(&self) -> &Arc<Outboxes> {
+    /// Who has how many outboxes, from which debuggers are told.
+    pub(super) fn outboxes(&self) -> &Arc<Users<()>> {
         &self.outboxes
     }
 
@@ -239,7 +237,7 @@ impl Registry {
     }
 
     /// Who has how many workers there.
-    pub(super) fn places(&self) -> &Arc<Places> {
+    pub(super) fn places(&self) -> &Places {
         &self.places
     }
 

@@ -169,6 +169,7 @@ impl svm::Host for SvmHost {
 #[kernel::macros::kunit_tests(amdkfd_process_shared)]
 mod tests {
     use super::*;
+    use crate::linux::users::user_of;
     use core::ptr::null_mut;
     use kernel::{
         sync::atomic::{
@@ -213,8 +214,7 @@ mod tests {
         };
         shared.teardown().try_spawn(GFP_KERNEL, lasts).unwrap();
         assert!(comes(&end));
-        let user = Kuid::from_raw(kernel::bindings::kuid_t { val: 1 });
-        let blocks = workers(shared, user).unwrap().blocks;
+        let blocks = workers(shared, user_of(1)).unwrap().blocks;
         let done = emptied.clone();
         let empties = move || done.store(true, Release);
         blocks.try_spawn(GFP_KERNEL, empties).unwrap();

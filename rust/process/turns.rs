@@ -210,6 +210,7 @@ impl Drop for Turn<'_> {
 #[kernel::macros::kunit_tests(amdkfd_process_turns)]
 mod tests {
     use super::*;
+    use crate::linux::users::user_of as user;
     use kernel::time::delay::fsleep;
 
     const LIMIT: Delta = Delta::from_millis(50);
@@ -217,12 +218,6 @@ mod tests {
     /// Sleeps for longer than that: twice as long, since jiffies are behind where ticks come late.
     fn outlast(time: Delta) {
         fsleep(time * 2);
-    }
-
-    /// A user by number.
-    fn user(id: u32) -> Kuid {
-        let raw = kernel::bindings::kuid_t { val: id };
-        Kuid::from_raw(raw)
     }
 
     /// With so much patience that a busy host does not matter.

@@ -5,6 +5,7 @@
 #[kernel::macros::kunit_tests(amdkfd_smi)]
 mod tests {
     use super::super::*;
+    use crate::linux::users::user_of;
     use kernel::{
         bindings,
         sync::CondVar,
@@ -42,7 +43,7 @@ mod tests {
             waking <- new_work!("test"),
             wanted: Atomic::new(wanted),
             of,
-            user: Kuid::from_raw(bindings::kuid_t { val: user }),
+            user: user_of(user),
             privileged,
         });
         Arc::pin_init(listener, GFP_KERNEL).unwrap()

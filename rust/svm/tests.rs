@@ -28,13 +28,12 @@ mod tests {
             fake::Fake,
             DeviceMemory, //
         },
-        linux::test_space, //
+        linux::{
+            test_space,
+            users::user_of, //
+        }, //
     };
-    use kernel::{
-        bindings,
-        task::Kuid,
-        time::delay::fsleep, //
-    };
+    use kernel::time::delay::fsleep;
 
     /// How often somebody wants doorbells away while the lock of the address space is taken.
     const REFUSED: u32 = 2;
@@ -65,11 +64,6 @@ mod tests {
         }
     }
 
-    /// A user by number.
-    fn user_of(id: u32) -> Kuid {
-        Kuid::from_raw(bindings::kuid_t { val: id })
-    }
-
     /// The shared virtual memory of the test's own address space.
     struct World {
         svm: Option<Arc<Svm>>,
@@ -85,7 +79,7 @@ mod tests {
         }
 
         /// The same of a user's process.
-        fn of(user: u32, places: &Arc<Places>, fakes: &[&Arc<Fake>]) -> Self {
+        fn of(user: u32, places: &Places, fakes: &[&Arc<Fake>]) -> Self {
             test_space::attach();
             let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
             let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());

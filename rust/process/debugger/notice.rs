@@ -15,7 +15,11 @@ use crate::{
     linux::{
         fs::NoticeFile,
         module::ModuleRef,
-        task::answerable_user, //
+        task::answerable_user,
+        users::{
+            Share,
+            Users, //
+        }, //
     },
     process::registry, //
 };
@@ -26,11 +30,11 @@ use kernel::{
         RBTree,
         RBTreeNode, //
     },
+    static_lock_class,
     sync::{
         Arc,
         Mutex, //
     },
-    task::Kuid,
     workqueue::{
         impl_has_work,
         Work,
@@ -41,50 +45,10 @@ use kernel::{
 /// Outboxes that a user may have. A queue has `WQ_DFL_ACTIVE` workers: 1024.
 const MAX_OUTBOXES: usize = 256;
 
-/// How many outboxes each user has who has any.
-#[pin_data]
-pub(crate) struct Outboxes {
-    #[pin]
-    users: Mutex<KVec<(Kuid, usize)>>,
-}
-
-/// One of them.
-struct Counted {
-    all: Arc<Outboxes>,
-    user: Kuid,
-}
-
-impl Outboxes {
-    /// None.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        let outboxes = pin_init!(Self {
-            users <- new_mutex!(KVec::new(), "amdkfd::Outboxes::users"),
-        });
-        Arc::pin_init(outboxes, GFP_KERNEL)
-    }
-
-    /// One more of that user's. `EMFILE`: that would be too many.
-    fn count(self: &Arc<Self>, user: Kuid) -> Result<Counted> {
-        let mut users = self.users.lock();
-        match users.iter_mut().find(|(known, _)| *known == user) {
-            Some((_, count)) if *count >= MAX_OUTBOXES => return Err(EMFILE),
-            Some((_, count)) => *count += 1,
-            None => users.push((user, 1), GFP_KERNEL)?,
-        }
-        drop(users);
-        let all = self.clone();
-        Ok(Counted { all, user })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut users = self.all.users.lock();
-        if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == self.user) {
-            *count -= 1;
-        }
-        users.retain(|(_, count)| *count > 0);
-    }
+/// How many outboxes each user has: nobody any. `EMFILE` is answered to who has all that may be.
+pub(crate) fn outboxes() -> Result<Arc<Users<()>>> {
+    let class = static_lock_class!();
+    Users::new(c"amdkfd::Outboxes::users", class, MAX_OUTBOXES, EMFILE)
 }
 
 /// The files of a debugger, and the work that writes to them.
@@ -94,7 +58,7 @@ pub(super) struct Outbox {
     work: Work<Outbox>,
     #[pin]
     files: Mutex<Files<Arc<NoticeFile>>>,
-    _counted: Counted,
+    _counted: Share<()>,
 }
 
 impl_has_work! {
@@ -136,9 +100,8 @@ impl Outbox {
     /// The current task's process's. `EMFILE`: its user has 256, those included that somebody keeps
     /// waiting after their debuggers have ended.
     pub(super) fn new() -> Result<Arc<Self>> {
-        let counted = registry::get()?
-            .outboxes()
-            .count(answerable_user(kernel::current!()))?;
+        let user = answerable_user(kernel::current!());
+        let counted = registry::get()?.outboxes().share(user, (), || false)?;
         let outbox = pin_init!(Self {
             work <- new_work!("amdkfd::Outbox"),
             files <- new_mutex!(Files::new(), "amdkfd::Outbox::files"),
@@ -214,23 +177,17 @@ impl Drop for Notice {
 #[kernel::macros::kunit_tests(amdkfd_process_notice)]
 mod tests {
     use super::*;
+    use crate::linux::users::user_of;
 
     #[test]
-    fn a_user_has_so_many_outboxes_and_others_have_theirs() {
-        let all = Outboxes::new().unwrap();
-        let user = |id| Kuid::from_raw(kernel::bindings::kuid_t { val: id });
-        let count = |id| all.count(user(id));
+    fn a_user_has_so_many_outboxes() {
+        let all = outboxes().unwrap();
+        let count = || all.share(user_of(1), (), || false);
         let mut kept = KVec::new();
         for _ in 0..MAX_OUTBOXES {
-            kept.push(count(1).unwrap(), GFP_KERNEL).unwrap();
+            kept.push(count().unwrap(), GFP_KERNEL).unwrap();
         }
-        assert!(count(1).is_err_and(|error| error == EMFILE));
-        let other = count(2).unwrap();
-        drop(kept.pop());
-        let again = count(1).unwrap();
-        assert!(count(1).is_err());
-        drop((kept, other, again));
-        assert!(all.users.lock().is_empty());
+        assert_eq!(count().err(), Some(EMFILE));
     }
 
     #[test]
