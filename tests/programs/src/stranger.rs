@@ -203,9 +203,18 @@ fn listened(victim: &mut Player) -> Result<()> {
 fn held_up(victim: &mut Player, attack: Attack) -> Result<()> {
     let value = attack.to_possible_value().context("an attack has a name")?;
     let name = value.get_name();
+    let alone = longest_of(&victim.ask("turns 1000")?)?;
+    let limit = LIMIT + alone * UNDISTURBED_TURNS;
     let mut go_on = false;
     for _ in 0..TRIES {
-        go_on = try_to_hold_up(victim, name)?;
+        let mut attacker = Player::start(STRANGER, "attack", &["--attack", name])?;
+        attacker.set_priority(19)?;
+        ensure!(attacker.line()? == "begun", "{name} does not begin");
+        let beside = longest_of(&victim.ask("turns 3000")?);
+        let did = attacker.end()?.join(", ");
+        let beside = beside?;
+        println!("figure: {name}: {did}; longest turn {beside:.1?}, undisturbed {alone:.1?}");
+        go_on = beside <= limit;
         if go_on {
             break;
         }
@@ -214,20 +223,10 @@ fn held_up(victim: &mut Player, attack: Attack) -> Result<()> {
     Ok(())
 }
 
-fn try_to_hold_up(victim: &mut Player, name: &str) -> Result<bool> {
-    let longest = |answer: String| -> Result<Duration> {
-        let micros = answer.parse().with_context(|| format!("turns: {answer}"))?;
-        Ok(Duration::from_micros(micros))
-    };
-    let alone = longest(victim.ask("turns 1000")?)?;
-    let mut attacker = Player::start(STRANGER, "attack", &["--attack", name])?;
-    attacker.set_priority(19)?;
-    ensure!(attacker.line()? == "begun", "{name} does not begin");
-    let beside = longest(victim.ask("turns 3000")?);
-    let did = attacker.end()?.join(", ");
-    let beside = beside?;
-    println!("figure: {name}: {did}; longest turn {beside:.1?}, undisturbed {alone:.1?}");
-    Ok(beside <= LIMIT + alone * UNDISTURBED_TURNS)
+/// The longest of the victim's turns, from its answer.
+fn longest_of(answer: &str) -> Result<Duration> {
+    let micros = answer.parse().with_context(|| format!("turns: {answer}"))?;
+    Ok(Duration::from_micros(micros))
 }
 
 fn search_with(when: &str) -> Result<()> {
