@@ -458,7 +458,7 @@ impl Process {
         }
         // Who reset the GPU may not have seen the VM, whose page tables are gone.
         if device.node().resets().has_begun_since(since) {
-            self.lose_queues();
+            self.lose_queues(device.node().kgd().handle());
         }
         Ok(())
     }

@@ -328,6 +328,37 @@ mod tests {
     }
 
     #[test]
+    fn who_loses_one_gpu_may_be_at_work_on_another() {
+        let [(one, there, lost), (other, here, queues)] = [0, 1].map(|_| {
+            let (fake, site, queues) = on(Fake::with(|facts| facts.sched_policy = 2).unwrap());
+            create(&site, &queues).unwrap();
+            (fake, site, queues)
+        });
+        let work = || {
+            let both = [(&*lost, &there), (&*queues, &here)];
+            work_elsewhere(both.into_iter(), there.node.kgd().handle())
+        };
+        other.hold_reset_lock(true);
+        one.set_in_reset(true);
+        there.node.queues().scheduler().stop().unwrap();
+        assert!(lost.lose(&there).is_ok() && queues.lose(&here).is_err());
+        assert!(work());
+        // It is reset as well.
+        other.set_in_reset(true);
+        assert!(!work());
+        other.set_in_reset(false);
+        assert!(work());
+        // It was no reset.
+        other.hold_reset_lock(false);
+        assert!(!work());
+        assert_eq!(other.live().slots, 0);
+        one.reset_hardware();
+        one.set_in_reset(false);
+        there.node.queues().start().unwrap();
+        [(&lost, &there), (&queues, &here)].map(|(queues, site)| queues.quiesce(site));
+    }
+
+    #[test]
     fn queues_that_were_evicted_are_at_work_until_hardware_that_did_not_obey_is_reset() {
         let (fake, site, queues) = silent();
         create(&site, &queues).unwrap();
