@@ -47,6 +47,7 @@ pub(crate) use registry::{
     all,
     count_performance,
     evict_mm,
+    eviction_queue,
     exception_queue,
     interrupt_queue,
     open,

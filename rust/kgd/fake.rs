@@ -119,8 +119,10 @@ pub(crate) struct Live {
     refuses_hiq: bool,
     /// The user wants processes kept apart.
     pub(crate) isolates: bool,
-    /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
+    /// VMIDs that processes have, and the page directory that one of them was told of last.
     pub(crate) vmids: u32,
+    pub(crate) moved_to: u64,
+    /// Slots with queues, 8 a pipe; copy queues.
     pub(crate) slots: u64,
     /// Those of them whose ring amdgpu does not show, for it is below 1 TiB.
     low_rings: u64,
