@@ -18,6 +18,7 @@ use crate::{
     },
     gfx::Interrupt,
     gpu::{
+        Again,
         Registration,
         Sink, //
     },
@@ -185,6 +186,12 @@ impl Sink for Interrupts {
             let queue = process::interrupt_queue();
             recipient.events.hw_exception(reset, queue);
         });
+    }
+
+    fn order_later(&self, again: &Arc<Again>) {
+        if let Some(queue) = process::eviction_queue() {
+            again.enqueue_on(queue);
+        }
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) use registry::{
     all,
     count_performance,
     evict_mm,
+    eviction_queue,
     exception_queue,
     interrupt_queue,
     open,
@@ -458,7 +459,7 @@ impl Process {
         }
         // Who reset the GPU may not have seen the VM, whose page tables are gone.
         if device.node().resets().has_begun_since(since) {
-            self.lose_queues();
+            self.lose_queues(device.node().kgd().handle());
         }
         Ok(())
     }

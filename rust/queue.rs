@@ -25,6 +25,7 @@ mod saved;
 
 pub(crate) use device::{
     await_obedience,
+    work_elsewhere,
     Named,
     QueueSnapshot,
     Queues,

@@ -113,6 +113,8 @@ struct SchedProcess {
     stranded: bool,
     /// It goes as soon as its queues have left the hardware.
     leaving: bool,
+    /// Its page directory has moved, and its VMID does not know it.
+    moved: bool,
     /// Its VMID, if the driver itself gives them.
     binding: Option<Binding>,
     vm: Option<Arc<Vm>>,
@@ -199,6 +201,7 @@ impl NewSchedProcess {
             has_reset: false,
             stranded: false,
             leaving: false,
+            moved: false,
             binding: None,
             vm,
         };
@@ -369,6 +372,8 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Gives orders again that failed because amdgpu had the hardware for itself, which need not
     /// end in a reset. What comes of that [`Scheduler::has_let_go`] says.
     fn ask_again(&self);
+    /// Whether there are such orders: to take something off, or to put it back.
+    fn owes(&self) -> bool;
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
     /// none.
     fn hang(&self) -> Result {

@@ -30,6 +30,7 @@ use crate::{
         signal_users,
         Signal, //
     },
+    queue::work_elsewhere,
     smi::Trigger,
     svm,
     uapi::{
@@ -82,7 +83,7 @@ pub(crate) fn suspend(loses: bool) {
     if others == 0 {
         registry.each(|process| {
             process.sleeps.store(true, Relaxed);
-            process.leave_gpus(loses);
+            process.leave_gpus(|_| loses);
         });
     }
     // Afterwards: who has begun may be waiting for buffers that are to move.
@@ -150,7 +151,7 @@ pub(crate) fn leave(gpu: DeviceHandle) {
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
             process.is_leaving.store(true, Relaxed);
-            process.leave_gpus(true);
+            process.leave_gpus(|process| !process.works_elsewhere(gpu));
         }
     });
     svm::sleep::begin();
@@ -225,15 +226,15 @@ impl Process {
         }
     }
 
-    /// Takes its queues off all GPUs, and lets its buffers move. `for_good`: even if they are at
-    /// work on a GPU that does not obey, whose power goes, or which itself does.
-    fn leave_gpus(&self, for_good: bool) {
+    /// Takes its queues off all GPUs, and lets its buffers move. `for_good`: even if a GPU does not
+    /// obey, for its power goes, or itself does.
+    fn leave_gpus(&self, for_good: impl Fn(&Self) -> bool) {
         let evicted = self.evict(Trigger::SUSPEND);
         if let Err(error) = evicted {
             let pid = self.lead().pid();
             pr_err!("process {pid}: cannot take its queues off all GPUs: {error:?}\n");
         }
-        if for_good || evicted.is_ok() {
+        if evicted.is_ok() || for_good(self) {
             self.let_buffers_move();
         }
     }
@@ -251,9 +252,17 @@ impl Process {
         }
     }
 
-    /// Takes its queues off all GPUs for good: memory of the process's is lost. They stay off if it
-    /// is called again.
-    pub(super) fn lose_queues(&self) {
+    /// Whether queues of it that were to leave may be at work on another GPU than this one, which
+    /// is being reset or goes away.
+    fn works_elsewhere(&self, gpu: DeviceHandle) -> bool {
+        let devices = self.devices().iter();
+        work_elsewhere(devices.map(|device| (device.queues(), &**device)), gpu)
+    }
+
+    /// Takes its queues off all GPUs for good: its memory on this one is lost. They stay off if it
+    /// is called again. Where another GPU does not obey, its buffers do not move before that has:
+    /// the [`Evictor`] sees to it when amdgpu asks for them.
+    pub(super) fn lose_queues(&self, gpu: DeviceHandle) {
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);
             if let Err(error) = device.queues().lose(&**device) {
@@ -261,12 +270,14 @@ impl Process {
                 gpu_err!(name, "process {pid}: cannot unmap its queues: {error:?}\n");
             }
         }
-        self.let_buffers_move();
+        if !self.works_elsewhere(gpu) {
+            self.let_buffers_move();
+        }
     }
 
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
-            self.lose_queues();
+            self.lose_queues(gpu);
         }
         for device in self.devices_on(gpu) {
             self.notify_reset(device.user_id(), cause);

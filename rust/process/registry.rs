@@ -370,6 +370,12 @@ pub(crate) fn interrupt_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.interrupts)
 }
 
+/// Where processes are taken off the GPUs, and orders given again that amdgpu kept from them; it is
+/// finished before the module goes.
+pub(crate) fn eviction_queue() -> Option<&'static OwnedQueue> {
+    Some(&REGISTRY.get()?.evictions)
+}
+
 /// Where exceptions are reported; it is finished before the module goes.
 pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.exceptions)

@@ -18,6 +18,7 @@ pub(crate) use debugger::{
 };
 pub(crate) use obedience::{
     await_obedience,
+    work_elsewhere,
     PATIENCE, //
 };
 

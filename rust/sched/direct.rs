@@ -13,6 +13,7 @@
 
 mod hardware;
 mod leaving;
+mod owing;
 
 pub(super) use hardware::{
     Binding,
@@ -85,6 +86,7 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
+        atomic::Atomic,
         Arc,
         Mutex, //
     },
@@ -99,6 +101,8 @@ pub(crate) struct Direct {
     resets: ResetProcesses,
     wanted: WantedReset,
     patience: Patience,
+    /// As of the other scheduler: amdgpu has kept an order from the hardware.
+    kept: Atomic<bool>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -146,6 +150,7 @@ impl Direct {
                 resets: ResetProcesses::new(),
                 wanted: WantedReset::new(),
                 patience: Patience::new(),
+                kept: Atomic::new(false),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -247,7 +252,9 @@ impl Direct {
             if entry.runs() && !entry.hqd.loaded && !entry.hqd.reset {
                 let position = self.position(entry);
                 let vm = process.vm.as_deref();
-                result = result.and(self.hardware.load(vmid, vm, entry, position));
+                let loaded = self.hardware.load(vmid, vm, entry, position);
+                entry.hqd.refused = loaded.is_err();
+                result = result.and(loaded);
             }
         }
         result
@@ -257,7 +264,8 @@ impl Direct {
     fn run(&self, phase: Phase, paused: bool, process: &mut SchedProcess) -> Result {
         match phase {
             Phase::Runs => {
-                let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
+                let _guard = self.keep_resets_away()?;
+                self.move_directory(process);
                 self.put_on(phase, paused, process)
             }
             Phase::Hung | Phase::Stopped => self.put_on(phase, paused, process),
@@ -273,6 +281,7 @@ impl Direct {
         entry: &mut SchedQueue,
         preempt: Preempt,
     ) -> Preemption {
+        entry.hqd.refused = false;
         if !entry.hqd.loaded {
             return Preemption::Complete;
         }
@@ -281,12 +290,11 @@ impl Direct {
             Phase::Stopped => return Preemption::Complete,
             Phase::Runs => {}
         }
-        let kgd = &*self.hardware.kgd;
-        let Ok(_guard) = ResetGuard::try_new(kgd) else {
+        let Ok(_guard) = self.keep_resets_away() else {
             return Preemption::Unavailable;
         };
         let position = self.position(entry);
-        let asked = check_available(kgd);
+        let asked = check_available(&*self.hardware.kgd);
         match Preemption::of(asked.and_then(|()| self.hardware.unload(entry, position, preempt))) {
             // It stays loaded, and is asked again.
             Preemption::Unavailable => return Preemption::Unavailable,
@@ -520,15 +528,8 @@ impl Scheduler for Direct {
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = false;
-        at.described.page_table_base = page_table_base;
-        let mut restored = Ok(());
-        if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
-            let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
-            restored = ResetGuard::try_new(&**kgd).map(|_guard| {
-                kgd.move_page_directory(binding.vmid(), page_table_base, *xcc_mask);
-            });
-        }
-        let restored = restored.and_then(|()| self.run(*phase, paused, at));
+        (at.described.page_table_base, at.moved) = (page_table_base, true);
+        let restored = self.run(*phase, paused, at);
         self.look(&inner);
         restored
     }
@@ -547,10 +548,7 @@ impl Scheduler for Direct {
         if inner.phase == Phase::Hung {
             return Ok(());
         }
-        let result = Self::each(&mut inner, |phase, paused, process| match paused {
-            true => self.clear(phase, process, self.preempt()),
-            false => self.run(*phase, paused, process),
-        });
+        let result = self.settle(&mut inner);
         self.look(&inner);
         result
     }
@@ -577,32 +575,11 @@ impl Scheduler for Direct {
     }
 
     fn ask_again(&self) {
-        let (mut queues, mut processes) = (RBTree::new(), RBTree::new());
-        let mut inner = self.inner.lock();
-        loop {
-            let next = inner.leaving().next();
-            let Some((process, queue)) = next else {
-                break;
-            };
-            let gone = match queue {
-                None => inner.take_process(process).map(|gone| {
-                    processes.insert(gone);
-                }),
-                Some(queue) => match self.take_out(&mut inner, process, queue) {
-                    Ok((_, Some(gone))) => {
-                        queues.insert(gone);
-                        Some(())
-                    }
-                    _ => None,
-                },
-            };
-            if gone.is_none() {
-                break;
-            }
-        }
-        self.look(&inner);
-        drop(inner);
-        drop((queues, processes));
+        self.order_again();
+    }
+
+    fn owes(&self) -> bool {
+        self.owes_still()
     }
 
     fn stop(&self) -> Result {
@@ -676,6 +653,7 @@ impl Scheduler for Direct {
             Self::each(&mut inner, |phase, paused, process| {
                 if let Some(binding) = &process.binding {
                     binding.program(&process.described)?;
+                    process.moved = false;
                 }
                 self.put_on(*phase, paused, process)
             })

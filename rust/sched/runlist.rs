@@ -79,6 +79,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         Arc,
         Mutex, //
     },
@@ -97,6 +101,9 @@ pub(crate) struct Runlist {
     resets: ResetProcesses,
     wanted: WantedReset,
     patience: Patience,
+    /// amdgpu has kept an order from the hardware since [`Scheduler::owes`] last said no. Written
+    /// with `inner` locked, and read without: whoever has given an order asks.
+    kept: Atomic<bool>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -161,6 +168,7 @@ impl Runlist {
                 resets: ResetProcesses::new(),
                 wanted: WantedReset::new(),
                 patience: Patience::new(),
+                kept: Atomic::new(false),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -560,9 +568,19 @@ impl Scheduler for Runlist {
 
     fn ask_again(&self) {
         let mut inner = self.inner.lock();
-        if inner.behind && inner.phase == Phase::Listed {
+        if inner.owes() {
             let _ = self.reschedule(&mut inner, |_| Ok(()));
         }
+    }
+
+    fn owes(&self) -> bool {
+        if !self.kept.load(Relaxed) {
+            return false;
+        }
+        let inner = self.inner.lock();
+        let owes = inner.owes();
+        self.kept.store(owes, Relaxed);
+        owes
     }
 
     fn stop(&self) -> Result {

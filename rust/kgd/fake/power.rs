@@ -10,6 +10,11 @@ impl Fake {
         self.live.lock().in_reset = in_reset;
     }
 
+    /// From now on amdgpu has the reset lock for something that is no reset, or no longer.
+    pub(crate) fn hold_reset_lock(&self, held: bool) {
+        self.live.lock().lock_held = held;
+    }
+
     /// From now on a reset waits for whoever keeps it from beginning.
     pub(crate) fn begin_reset(&self) {
         self.live.lock().reset_waits = true;
@@ -41,8 +46,9 @@ impl Fake {
 impl Power for Fake {
     fn try_lock_reset(&self) -> bool {
         let mut live = self.live.lock();
-        live.reset_locks += u32::from(!live.in_reset);
-        !live.in_reset
+        let free = !live.in_reset && !live.lock_held;
+        live.reset_locks += u32::from(free);
+        free
     }
 
     fn unlock_reset(&self) {

@@ -48,7 +48,9 @@ impl QueueSlots for Fake {
         self.live.lock().vmids &= !(1 << vmid.raw());
     }
 
-    fn move_page_directory(&self, _vmid: Vmid, _directory: u64, _xcc_mask: u32) {}
+    fn move_page_directory(&self, _vmid: Vmid, directory: u64, _xcc_mask: u32) {
+        self.live.lock().moved_to = directory;
+    }
 
     fn kill_waves(&self, _vmid: Vmid, _xcc_mask: u32) {}
 

@@ -6,7 +6,10 @@ use super::{
     Queues,
     Site, //
 };
-use crate::kgd::gpu_err;
+use crate::kgd::{
+    gpu_err,
+    DeviceHandle, //
+};
 use kernel::{
     prelude::*,
     time::{
@@ -35,8 +38,7 @@ pub(crate) fn await_obedience<'a, S: Site + 'a>(
         let node = site.node();
         queues.are_at_work(site)
             && !node.is_reset_by_current()
-            && (node.queues().patience().is_left(PATIENCE)
-                || to_its_end && node.kgd().in_reset())
+            && (node.queues().patience().is_left(PATIENCE) || to_its_end && node.kgd().in_reset())
     };
     if !queues.clone().any(waits) {
         return Ok(());
@@ -53,6 +55,19 @@ pub(crate) fn await_obedience<'a, S: Site + 'a>(
         gpu_err!(name, "process {pid}: memory that it may still use goes\n");
     }
     Ok(())
+}
+
+/// Whether queues of a process's that were to leave may be at work on another GPU than `gpu`, which
+/// is being reset, or goes away. Those on GPUs that are being reset as well, such as others of a
+/// hive, end with that. May wait for a preemption.
+pub(crate) fn work_elsewhere<'a, S: Site + 'a>(
+    mut queues: impl Iterator<Item = (&'a Queues, &'a S)>,
+    gpu: DeviceHandle,
+) -> bool {
+    queues.any(|(queues, site)| {
+        let kgd = site.node().kgd();
+        kgd.handle() != gpu && !kgd.in_reset() && queues.are_at_work(site)
+    })
 }
 
 impl Queues {

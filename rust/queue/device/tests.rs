@@ -6,14 +6,23 @@
 mod tests {
     use super::super::*;
     use crate::{
-        gfx::testing::hw_process,
+        event::Events,
+        gfx::{
+            testing::hw_process,
+            Interrupt, //
+        },
         gpu::{
+            self,
             gate::Gate,
+            Again,
             Gpu,
             NoSink,
-            Node, //
+            Node,
+            Registration,
+            Sink, //
         },
         ids::{
+            Pasid,
             Serial,
             UserVa, //
         },
@@ -22,6 +31,7 @@ mod tests {
             TlbFlush,
             Vm, //
         },
+        linux::workqueue::OwnedQueue,
         queue::{
             device::copies::SdmaCounter,
             properties::QueueRequest,
@@ -38,7 +48,10 @@ mod tests {
     use core::cell::Cell;
     use kernel::{
         new_condvar,
-        sync::Arc,
+        sync::{
+            atomic::Atomic,
+            Arc, //
+        },
         time::Delta, //
     };
 
@@ -94,8 +107,11 @@ mod tests {
     }
 
     fn on(fake: Arc<Fake>) -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>) {
+        with_sink(fake, Arc::new(NoSink, GFP_KERNEL).unwrap())
+    }
+
+    fn with_sink(fake: Arc<Fake>, sink: Arc<dyn Sink>) -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>) {
         let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
-        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
         let site = FakeSite {
             node: Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap(),
             vm: fake.vm().unwrap(),
@@ -325,6 +341,83 @@ mod tests {
         scheduler.stop().unwrap();
         queues.quiesce(&site);
         assert_eq!(held(&fake), 0);
+    }
+
+    /// Has a queue of its own for what is to be done again.
+    struct Later(OwnedQueue);
+
+    impl Sink for Later {
+        fn deliver(&self, _: Interrupt) {}
+
+        fn register(&self, _: Pasid, _: (Arc<Events>, Arc<Atomic<u32>>)) -> Result<Registration> {
+            Err(ENODEV)
+        }
+
+        fn queue_was_reset(&self, _: Pasid) {}
+
+        fn order_later(&self, again: &Arc<Again>) {
+            again.enqueue_on(&self.0);
+        }
+    }
+
+    #[test]
+    fn who_comes_back_while_amdgpu_has_the_hardware_does_so_afterwards() {
+        let later = Later(OwnedQueue::unbound(c"amdkfd_again").unwrap());
+        let later = Arc::new(later, GFP_KERNEL).unwrap();
+        let fake = Fake::with(|facts| facts.sched_policy = 2).unwrap();
+        let (fake, site, queues) = with_sink(fake, later.clone());
+        create(&site, &queues).unwrap();
+        gpu::register(site.node.clone()).unwrap();
+        queues.evict(&site).unwrap();
+        fake.hold_reset_lock(true);
+        assert!(queues.restore(&site).is_err());
+        kernel::time::delay::fsleep(Delta::from_millis(150));
+        assert_eq!(fake.live().slots, 0);
+        // It was no reset.
+        fake.hold_reset_lock(false);
+        let comes_back = |_: &u32| {
+            kernel::time::delay::fsleep(Delta::from_millis(10));
+            fake.live().slots != 0
+        };
+        assert!((0..500).find(comes_back).is_some());
+        // The node goes while there is something left to do.
+        fake.hold_reset_lock(true);
+        assert!(queues.evict(&site).is_err());
+        gpu::unregister(&[site.node.clone()]);
+        later.0.settle();
+        fake.hold_reset_lock(false);
+        queues.quiesce(&site);
+    }
+
+    #[test]
+    fn who_loses_one_gpu_may_be_at_work_on_another() {
+        let [(one, there, lost), (other, here, queues)] = [0, 1].map(|_| {
+            let (fake, site, queues) = on(Fake::with(|facts| facts.sched_policy = 2).unwrap());
+            create(&site, &queues).unwrap();
+            (fake, site, queues)
+        });
+        let work = || {
+            let both = [(&*lost, &there), (&*queues, &here)];
+            work_elsewhere(both.into_iter(), there.node.kgd().handle())
+        };
+        other.hold_reset_lock(true);
+        one.set_in_reset(true);
+        there.node.queues().scheduler().stop().unwrap();
+        assert!(lost.lose(&there).is_ok() && queues.lose(&here).is_err());
+        assert!(work());
+        // It is reset as well.
+        other.set_in_reset(true);
+        assert!(!work());
+        other.set_in_reset(false);
+        assert!(work());
+        // It was no reset.
+        other.hold_reset_lock(false);
+        assert!(!work());
+        assert_eq!(other.live().slots, 0);
+        one.reset_hardware();
+        one.set_in_reset(false);
+        there.node.queues().start().unwrap();
+        [(&lost, &there), (&queues, &here)].map(|(queues, site)| queues.quiesce(site));
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub(in crate::sched) struct HqdSlot {
     pub(super) loaded: bool,
     /// It did not stop and was reset: it never runs again.
     pub(super) reset: bool,
+    /// The hardware did not take it when it was last to be loaded.
+    pub(super) refused: bool,
 }
 
 impl HqdSlot {

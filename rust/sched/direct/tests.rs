@@ -56,16 +56,36 @@ mod tests {
         NewSchedProcess::new(hw_process(number + 1), false, None).unwrap()
     }
 
+    fn page(fake: &Arc<Fake>) -> Arc<KernelBo> {
+        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
+        Arc::new(bo, GFP_KERNEL).unwrap()
+    }
+
     fn queue(fake: &Arc<Fake>, runs: bool) -> NewSchedQueue {
         let queue = hw_queue(Engine::Compute, 0x1000);
-        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
         let descriptor = Descriptor {
-            bo: Arc::new(bo, GFP_KERNEL).unwrap(),
+            bo: page(fake),
             offset: 0,
             stride: 4096,
             copy_slot: None,
         };
         NewSchedQueue::new(Key::next(), queue, runs, descriptor).unwrap()
+    }
+
+    /// A copy queue that runs, described in `bo`.
+    fn copy_queue(bo: Arc<KernelBo>) -> NewSchedQueue {
+        let place = SdmaPlace {
+            engine: 0,
+            queue: 5,
+        };
+        let descriptor = Descriptor {
+            bo,
+            offset: 0,
+            stride: 0,
+            copy_slot: Some(place),
+        };
+        let queue = hw_queue(Engine::Sdma(0), 0x1000);
+        NewSchedQueue::new(Key::next(), queue, true, descriptor).unwrap()
     }
 
     /// A new queue that runs.
@@ -165,21 +185,8 @@ mod tests {
         let [_, second] = nodes(&fake, [0xff00, 0xff00]);
         let new = NewSchedProcess::new(hw_process(1), false, fake.vm().ok()).unwrap();
         let process = second.add(new, None);
-        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
-        let bo = Arc::new(bo, GFP_KERNEL).unwrap();
-        let place = SdmaPlace {
-            engine: 0,
-            queue: 5,
-        };
-        let descriptor = Descriptor {
-            bo: bo.clone(),
-            offset: 0,
-            stride: 0,
-            copy_slot: Some(place),
-        };
-        let queue = hw_queue(Engine::Sdma(0), 0x1000);
-        let new = NewSchedQueue::new(Key::next(), queue, true, descriptor).unwrap();
-        second.map(process, new).unwrap();
+        let bo = page(&fake);
+        second.map(process, copy_queue(bo.clone())).unwrap();
         assert_eq!(fake.live().copy_queues, 1);
         // The word of `struct v9_sdma_mqd` that names the engine.
         assert_eq!(BoWindow::new(&bo, 0).get(126), 1);
@@ -396,6 +403,64 @@ mod tests {
         assert_eq!(direct.remove(ends), Err(ENOENT));
         assert_eq!(direct.evict(stays), Ok(()));
         assert_eq!((fake.live().slots, fake.live().resets_asked), (0, 0));
+    }
+
+    #[test]
+    fn an_order_to_come_back_is_not_lost() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0), None);
+        mapped(&direct, process, &fake);
+        direct.evict(process).unwrap();
+        fake.hold_reset_lock(true);
+        assert_eq!(direct.restore(process, 0x7000), Err(EIO));
+        direct.ask_again();
+        assert!(direct.owes());
+        assert_eq!((fake.live().slots, fake.live().moved_to), (0, 0));
+        // It was no reset.
+        fake.hold_reset_lock(false);
+        direct.ask_again();
+        assert!(!direct.owes());
+        let on = || (fake.live().slots.count_ones(), fake.live().moved_to);
+        assert_eq!(on(), (1, 0x7000));
+        // Nor is one to go: the queue is on the hardware until amdgpu lets it go.
+        fake.hold_reset_lock(true);
+        assert!(direct.pause(Pause::Isolation, true).is_err() && direct.owes());
+        fake.hold_reset_lock(false);
+        direct.ask_again();
+        assert_eq!((on().0, direct.owes()), (0, false));
+        fake.hold_reset_lock(true);
+        assert!(direct.pause(Pause::Isolation, false).is_err() && direct.owes());
+        fake.hold_reset_lock(false);
+        direct.ask_again();
+        assert_eq!((on().0, direct.owes()), (1, false));
+        assert_eq!(fake.live().resets_asked, 0);
+    }
+
+    #[test]
+    fn a_copy_queue_that_its_engine_refuses_is_not_owed() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        // Without a VM nothing loads it.
+        let process = direct.add(process(0), None);
+        direct.pause(Pause::Isolation, true).unwrap();
+        direct.map(process, copy_queue(page(&fake))).unwrap();
+        fake.hold_reset_lock(true);
+        assert_eq!(direct.pause(Pause::Isolation, false), Err(EIO));
+        assert!(direct.owes());
+        fake.hold_reset_lock(false);
+        direct.ask_again();
+        assert!(!direct.owes());
+        // It comes with the next order, which is not lost either.
+        assert_eq!(direct.pause(Pause::Isolation, false), Err(EINVAL));
+        direct.evict(process).unwrap();
+        fake.hold_reset_lock(true);
+        assert_eq!(direct.restore(process, 0x7000), Err(EIO));
+        assert!(direct.owes());
+        fake.hold_reset_lock(false);
+        direct.ask_again();
+        assert!(!direct.owes());
+        assert_eq!(direct.restore(process, 0x7000), Err(EINVAL));
     }
 
     #[test]

@@ -15,7 +15,22 @@ use crate::{
         Key, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::ordering::Relaxed, //
+};
+
+impl Inner {
+    /// Whether the hardware has another list than it should, for amdgpu kept the order from it.
+    /// When it does not obey an order that it gets it is [`Phase::Hung`].
+    pub(super) fn owes(&self) -> bool {
+        match self.phase {
+            Phase::Idle => !self.paused.any() && self.state.counts().queues > 0,
+            Phase::Listed => self.behind,
+            Phase::Hung | Phase::Stopped => false,
+        }
+    }
+}
 
 impl Runlist {
     /// Changes what is to run: off with everything, `change`, on with what is left. The change
@@ -42,7 +57,10 @@ impl Runlist {
         let before = inner.phase;
         let off = match ResetGuard::try_new(&*self.kgd) {
             Ok(guard) => self.take_off_within(inner, grace).map(|()| guard),
-            Err(error) => Err(error),
+            Err(error) => {
+                self.kept.store(true, Relaxed);
+                Err(error)
+            }
         };
         match off {
             Ok(_) => self.catch_up(inner),

@@ -255,6 +255,52 @@ mod tests {
     }
 
     #[test]
+    fn an_order_to_come_back_is_not_lost() {
+        let fake = Fake::new().unwrap();
+        let memory = memory(&fake);
+        let runlist = runlist(&fake, memory.clone());
+        let listed = || memory.listed().1 > 0;
+        let (first, _) = mapped(&runlist, 1);
+        runlist.evict(first).unwrap();
+        fake.hold_reset_lock(true);
+        assert_eq!(runlist.restore(first, 0x1000), Err(EIO));
+        let rings = fake.live().rings;
+        runlist.ask_again();
+        assert!(runlist.owes() && fake.live().rings == rings);
+        // It was no reset.
+        fake.hold_reset_lock(false);
+        runlist.ask_again();
+        assert!(!runlist.owes() && listed());
+        runlist.ask_again();
+        assert_eq!(fake.live().rings, rings + 1);
+        // The same beside another one.
+        mapped(&runlist, 2);
+        runlist.evict(first).unwrap();
+        let alone = memory.listed().1;
+        fake.hold_reset_lock(true);
+        assert_eq!(runlist.restore(first, 0x1000), Err(EIO));
+        assert!(runlist.owes() && !runlist.has_let_go());
+        fake.hold_reset_lock(false);
+        runlist.ask_again();
+        assert!(!runlist.owes() && runlist.has_let_go() && runlist.patience().obeys());
+        assert!(memory.listed().1 > alone);
+        // What is paused owes nothing, until it is to go on.
+        runlist.pause(Pause::Isolation, true).unwrap();
+        assert!(!runlist.owes());
+        fake.hold_reset_lock(true);
+        assert_eq!(runlist.pause(Pause::Isolation, false), Err(EIO));
+        assert!(runlist.owes());
+        // The end of a reset, or a sleep, sees to it as well.
+        runlist.stop().unwrap();
+        assert!(!runlist.owes());
+        fake.reset_hardware();
+        fake.hold_reset_lock(false);
+        Scheduler::start(&*runlist).unwrap();
+        assert!(!runlist.owes() && listed());
+        assert_eq!(fake.live().resets_asked, 0);
+    }
+
+    #[test]
     fn suspended_queues_have_been_saved_and_stay_off() {
         let fake = Fake::new().unwrap();
         let runlist = runlist(&fake, memory(&fake));
