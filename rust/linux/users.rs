@@ -67,32 +67,60 @@ impl<T> Users<T> {
         self: &Arc<Self>,
         user: Kuid,
         shared: impl PinInit<T>,
-        is_exempt: impl FnOnce() -> bool,
+        is_exempt: impl Fn() -> bool,
     ) -> Result<Share<T>> {
-        let uid = user.into_raw().val;
-        let new = Entry {
-            shared: Arc::pin_init(shared, GFP_KERNEL_ACCOUNT)?,
-            count: 0,
+        let known = self.one_more(&mut self.entries.lock(), user, &is_exempt)?;
+        let shared = match known {
+            Some(shared) => shared,
+            None => self.first(user, shared, &is_exempt)?,
         };
-        // Not under the lock, which nobody holds who waits for memory.
-        let node = RBTreeNode::new(uid, new, GFP_KERNEL_ACCOUNT)?;
-        let mut entries = self.entries.lock();
-        let unused = match entries.get(&uid) {
-            Some(known) if known.count >= self.max && !is_exempt() => return Err(self.full),
-            Some(_) => Some(node),
-            None => entries.insert(node),
-        };
-        let entry = entries.get_mut(&uid).ok_or(self.full)?;
-        entry.count += 1;
-        let shared = entry.shared.clone();
-        drop(entries);
-        drop(unused);
-        let users = self.clone();
         Ok(Share {
-            users,
+            users: self.clone(),
             user,
             shared,
         })
+    }
+
+    /// As [`Users::share`], of a user who may have none yet.
+    fn first(
+        &self,
+        user: Kuid,
+        shared: impl PinInit<T>,
+        is_exempt: impl Fn() -> bool,
+    ) -> Result<Arc<T>> {
+        let shared = Arc::pin_init(shared, GFP_KERNEL_ACCOUNT)?;
+        let entry = Entry {
+            shared: shared.clone(),
+            count: 1,
+        };
+        // Not under the lock, which nobody holds who waits for memory.
+        let node = RBTreeNode::new(user.into_raw().val, entry, GFP_KERNEL_ACCOUNT)?;
+        let mut entries = self.entries.lock();
+        let known = self.one_more(&mut entries, user, is_exempt)?;
+        let unused = match known {
+            Some(_) => Some(node),
+            None => entries.insert(node),
+        };
+        drop(entries);
+        drop(unused);
+        Ok(known.unwrap_or(shared))
+    }
+
+    /// One more of a user's who has some, with what they share. `None`: he has none.
+    fn one_more(
+        &self,
+        entries: &mut RBTree<bindings::uid_t, Entry<T>>,
+        user: Kuid,
+        is_exempt: impl Fn() -> bool,
+    ) -> Result<Option<Arc<T>>> {
+        let Some(entry) = entries.get_mut(&user.into_raw().val) else {
+            return Ok(None);
+        };
+        if entry.count >= self.max && !is_exempt() {
+            return Err(self.full);
+        }
+        entry.count += 1;
+        Ok(Some(entry.shared.clone()))
     }
 
     /// What those share that the user has. `None`: there are none.
