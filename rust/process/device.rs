@@ -177,6 +177,7 @@ pub(crate) struct ProcessDevice {
     /// What the process calls the GPU: one that was restored may have known another one before.
     user_id: Arc<Atomic<u32>>,
     unflushed: Unflushed,
+    is_lost: Atomic<bool>,
     #[pin]
     tensor_limit: TensorLimit,
     shared_counters: Arc<Counters>,
@@ -203,6 +204,7 @@ impl ProcessDevice {
             faults: Atomic::new(0),
             user_id: Arc::new(Atomic::new(node.id().raw()), GFP_KERNEL_ACCOUNT)?,
             unflushed: Unflushed::new(),
+            is_lost: Atomic::new(false),
             tensor_limit <- TensorLimit::new(node.clone()),
             shared_counters: Arc::new(Counters::new(), GFP_KERNEL_ACCOUNT)?,
             held: DEVICES.hold(),
@@ -249,6 +251,17 @@ impl ProcessDevice {
     /// The buffers of the process on this GPU.
     pub(crate) fn buffers(&self) -> &Buffers {
         &self.buffers
+    }
+
+    /// A reset of the GPU has begun, or it goes away.
+    pub(super) fn set_lost(&self) {
+        self.is_lost.store(true, Relaxed);
+    }
+
+    /// Whether that has been so since the process came: it never runs again, and what it has there
+    /// does not matter any more, whatever becomes of the GPU.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Relaxed)
     }
 
     /// Bytes of the GPU's memory that the process has: in buffers, and as shared virtual memory.

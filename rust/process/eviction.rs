@@ -203,7 +203,8 @@ impl Evictor {
         let Some(context) = process.context() else {
             return Ok(Evicted::Before);
         };
-        if let Err(error) = process.evict(Trigger::TTM) {
+        let evicted = process.evict(Trigger::TTM);
+        if let Some(error) = evicted.err().filter(|_| !process.works_on_what_is_lost()) {
             let _ = process.restore();
             return Err(error);
         }

@@ -253,16 +253,24 @@ impl Process {
     }
 
     /// Whether queues of it that were to leave may be at work on another GPU than this one, which
-    /// is being reset or goes away.
+    /// is being reset or goes away, and than those that it has lost.
     fn works_elsewhere(&self, gpu: DeviceHandle) -> bool {
-        let devices = self.devices().iter();
+        let devices = self.devices().iter().filter(|device| !device.is_lost());
         work_elsewhere(devices.map(|device| (device.queues(), &**device)), gpu)
+    }
+
+    /// Whether its buffers may move though its queues are not off all GPUs: it is off all but those
+    /// that it has lost. One whose reset has failed does not obey before the next one.
+    pub(super) fn works_on_what_is_lost(&self) -> bool {
+        let lost = self.devices().iter().find(|device| device.is_lost());
+        lost.is_some_and(|device| !self.works_elsewhere(device.node().kgd().handle()))
     }
 
     /// Takes its queues off all GPUs for good: its memory on this one is lost. They stay off if it
     /// is called again. Where another GPU does not obey, its buffers do not move before that has:
     /// the [`Evictor`] sees to it when amdgpu asks for them.
     pub(super) fn lose_queues(&self, gpu: DeviceHandle) {
+        self.devices_on(gpu).for_each(|device| device.set_lost());
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);
             if let Err(error) = device.queues().lose(&**device) {
