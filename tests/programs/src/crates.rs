@@ -46,6 +46,7 @@ pub fn all() -> Result<()> {
     taken_meanwhile(&bench)?;
     full(&bench)?;
     run_again(&bench)?;
+    left_steps(&bench)?;
     left_behind(&bench)?;
     shared(&kfd, &bench)?;
     fault(&bench, &queue, &signals)
@@ -479,6 +480,34 @@ fn run_again(bench: &Bench) -> Result<()> {
     gates[1].store(0);
     graph.run(PATIENCE)?;
     println!("a graph whose runs were late: {}", to.get(0));
+    Ok(())
+}
+
+/// A graph goes before a run is over, and its queues stay: the place of a step that is done is
+/// nobody else's, for whom a barrier would wait that has not come to it yet.
+fn left_steps(bench: &Bench) -> Result<()> {
+    let others = Signals::new(&bench.device, 2)?;
+    let (gate, done) = (others.signal(1)?, others.signal(1)?);
+    let signals = Signals::new(&bench.device, 3)?;
+    let queue = || Queue::new(&bench.device, 64).map(Arc::new);
+    let queues = [queue()?, queue()?];
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+    let launch = Arc::new(launch.arg(from).arg(to).arg(1u32).build()?);
+    let mut graph = Graph::new(queues.to_vec(), &signals);
+    // The second and the third are on the second queue.
+    let first = graph.add(&launch, &[])?;
+    let second = graph.add(&launch, &[])?;
+    graph.add(&launch, &[second, first])?;
+    queues[1].submit(BarrierAnd::on(&[gate.address()])?)?;
+    is_late(graph.run(Duration::from_millis(300)))?;
+    drop(graph);
+    let other = signals.signal(1).map(drop);
+    ensure!(matches!(other, Err(Error::NoSignal(_))), "{other:?}");
+    gate.store(0);
+    launch.submit(&queues[1], &done)?;
+    queues[1].wait(&done, PATIENCE)?;
+    println!("a queue behind a graph that was dropped");
     Ok(())
 }
 
