@@ -47,6 +47,7 @@ pub fn all() -> Result<()> {
     full(&bench)?;
     run_again(&bench)?;
     left_steps(&bench)?;
+    dropped(&bench)?;
     left_behind(&bench)?;
     shared(&kfd, &bench)?;
     fault(&bench, &queue, &signals)
@@ -508,6 +509,30 @@ fn left_steps(bench: &Bench) -> Result<()> {
     launch.submit(&queues[1], &done)?;
     queues[1].wait(&done, PATIENCE)?;
     println!("a queue behind a graph that was dropped");
+    Ok(())
+}
+
+/// Who waits for a marker is told that its stream went before it was reached.
+fn dropped(bench: &Bench) -> Result<()> {
+    let gate = Signals::new(&bench.device, 1)?.signal(1)?;
+    let stream = Stream::new(&bench.device, &Signals::new(&bench.device, 8)?, 0)?;
+    let before = stream.mark()?;
+    before.wait(PATIENCE)?;
+    stream.queue().submit(BarrierAnd::on(&[gate.address()])?)?;
+    let marker = stream.mark()?;
+    let is_lost = |result| match result {
+        Err(Error::Lost) => Ok(()),
+        other => Err(anyhow!("not lost: {other:?}")),
+    };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| is_lost(marker.wait(PATIENCE)));
+        std::thread::sleep(Duration::from_millis(300));
+        drop(stream);
+        waits.join().map_err(|_| anyhow!("a panic"))?
+    })?;
+    is_lost(marker.wait(PATIENCE))?;
+    before.wait(PATIENCE)?;
+    println!("a marker whose stream has gone");
     Ok(())
 }
 
