@@ -335,7 +335,15 @@ impl Process {
 
     /// Shows the process on each GPU where it has queues: its memory there, and each queue.
     pub(crate) fn show_queues(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pid = self.lead().pid();
+        let (pid, context) = (self.lead().pid(), self.context);
+        match context {
+            PRIMARY_CONTEXT => self.show_queues_as(format_args!("pid {pid}"), f),
+            // It counts its queues from 0, too.
+            _ => self.show_queues_as(format_args!("pid {pid} context {context}"), f),
+        }
+    }
+
+    fn show_queues_as(&self, owner: fmt::Arguments<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for device in self
             .devices()
             .iter()
@@ -343,8 +351,8 @@ impl Process {
         {
             let gpu_id = device.gpu_id().raw();
             let (vram, faults) = (device.vram_usage(), device.faults());
-            writeln!(f, "pid {pid} gpu_id {gpu_id} vram {vram} faults {faults}")?;
-            device.queues().show(pid, device.gpu_id(), f)?;
+            writeln!(f, "{owner} gpu_id {gpu_id} vram {vram} faults {faults}")?;
+            device.queues().show(owner, device.gpu_id(), f)?;
         }
         Ok(())
     }

@@ -425,11 +425,16 @@ impl Queues {
         result
     }
 
-    /// Shows the queues of the process `pid` on this GPU, one a line.
-    pub(crate) fn show(&self, pid: i32, gpu: GpuId, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Shows the queues of `owner`, a process, on this GPU, one a line.
+    pub(crate) fn show(
+        &self,
+        owner: fmt::Arguments<'_>,
+        gpu: GpuId,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
         let inner = self.inner.lock();
         for (id, scheduled) in inner.queues.iter() {
-            write!(f, "pid {pid} gpu_id {} queue {} ", gpu.raw(), id.raw())?;
+            write!(f, "{owner} gpu_id {} queue {} ", gpu.raw(), id.raw())?;
             scheduled.queue.show(f)?;
             writeln!(f, " evicted {}", u8::from(inner.evicted != 0))?;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A file that becomes another context's (CREATE_PROCESS) while a queue of the first one's rings
-//! through a mapping of it, or while one waits for a GPU that does not obey.
+//! through a mapping of it, or while one waits for a GPU that does not obey; and queues of two.
 
 use crate::bench::Bench;
 use crate::raw::ioctl;
@@ -21,13 +21,18 @@ pub struct Contexts {
     /// Instead: while CREATE_QUEUE waits until the scheduler obeys. Ends when stdin does.
     #[arg(long)]
     beside_a_wait: bool,
+    /// Instead: have a queue in the first context, which has been given a packet, and one in
+    /// another, with two. Says "ready", and ends when stdin does.
+    #[arg(long, conflicts_with = "beside_a_wait")]
+    queues: bool,
 }
 
 impl Contexts {
     pub fn run(&self) -> Result<()> {
-        match self.beside_a_wait {
-            true => beside_a_wait(),
-            false => ring(),
+        match (self.beside_a_wait, self.queues) {
+            (true, _) => beside_a_wait(),
+            (_, true) => queues(),
+            _ => ring(),
         }
     }
 }
@@ -57,6 +62,21 @@ fn beside_a_wait() -> Result<()> {
         while std::io::stdin().read_line(&mut line)? != 0 {}
         Ok(())
     })
+}
+
+fn queues() -> Result<()> {
+    let node = topology::gpus()?.into_iter().next().context("no GPU")?;
+    let mut queues = Vec::new();
+    for (packets, kfd) in [(1, Kfd::open()?), (2, Kfd::open_secondary()?)] {
+        let queue = Queue::new(&Device::acquire(&kfd, &node)?, 64)?;
+        for _ in 0..packets {
+            queue.submit(BarrierAnd::default())?;
+        }
+        queues.push(queue);
+    }
+    println!("ready");
+    while std::io::stdin().read_line(&mut String::new())? != 0 {}
+    Ok(())
 }
 
 /// A queue has its doorbell mapped, and rings it only when the file is the other context's: prints

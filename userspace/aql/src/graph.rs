@@ -65,7 +65,8 @@ impl Graph {
     /// adding. Where the run before did not come to its end, this one begins when that has.
     ///
     /// After an error the GPU may still be at it: drop the queues before the graph, or the signals
-    /// of its steps are lost to others until it is done, and its launches for good.
+    /// of its steps are lost to others until it is done, and for good its launches and the signals
+    /// that steps on other queues wait for.
     ///
     /// `Launch`: a kernel needs more scratch than its queue has; nothing is run. `Fault`, `Lost`
     /// and `Timeout` as [`Queue::wait`].
@@ -121,10 +122,27 @@ impl Drop for Graph {
             self.nodes.iter().for_each(|node| node.done.settle());
         } else if self.unfinished {
             // A queue may be at it until the process ends: nothing else comes to lie there.
-            let launches = self.nodes.iter().map(|node| node.launch.clone());
-            std::mem::forget((launches.collect::<Vec<_>>(), self.signals.clone()));
+            let (awaited, others) = awaited_elsewhere(std::mem::take(&mut self.nodes));
+            let launches: Vec<_> = others.iter().map(|node| node.launch.clone()).collect();
+            std::mem::forget((awaited, launches, self.signals.clone()));
         }
     }
+}
+
+/// The steps that others on other queues follow, and the rest. A barrier may still be to look at
+/// the signal of one of the former, also where it is done: it would wait for whom the place is
+/// given to.
+fn awaited_elsewhere(nodes: Vec<Node>) -> (Vec<Node>, Vec<Node>) {
+    let mut elsewhere = vec![false; nodes.len()];
+    for node in &nodes {
+        for step in &node.after {
+            elsewhere[*step] |= nodes[*step].queue != node.queue;
+        }
+    }
+    let mut elsewhere = elsewhere.into_iter();
+    nodes
+        .into_iter()
+        .partition(|_| elsewhere.next() == Some(true))
 }
 
 /// The queue for a step: that of the first step it waits for, if it is the first to follow it; else

@@ -333,10 +333,24 @@ fn unsigned(value: &[u8], bytes: usize) -> Option<u64> {
 }
 
 fn float(value: &[u8]) -> Option<f64> {
-    match value.len() {
-        4 => Some(f32::from_le_bytes(value.try_into().ok()?).into()),
+    match *value {
+        // Of vectors alone: compilers make a double of a half by itself.
+        [a, b] => Some(half(u16::from_le_bytes([a, b]))),
+        [a, b, c, d] => Some(f32::from_le_bytes([a, b, c, d]).into()),
         _ => Some(f64::from_le_bytes(value.try_into().ok()?)),
     }
+}
+
+/// The number of 16 bits: a sign, 5 bits of an exponent that is 15 too large, 10 of a fraction.
+fn half(bits: u16) -> f64 {
+    let fraction = f64::from(bits & 0x3ff) / 1024.0;
+    let size = match i32::from(bits >> 10 & 0x1f) {
+        0 => fraction * 2f64.powi(-14),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        exponent => (1.0 + fraction) * 2f64.powi(exponent - 15),
+    };
+    size.copysign(if bits >> 15 == 0 { 1.0 } else { -1.0 })
 }
 
 #[cfg(test)]
@@ -382,6 +396,23 @@ mod tests {
         // What there is no way to print.
         assert_eq!(of("1:1:8:%a %q", &[&[0; 8]]), "%a %q");
         assert_eq!(of("1:0:%d 5%", &[]), "%d 5%");
+    }
+
+    /// As clang passes them: a vector of halves as it is.
+    #[test]
+    fn halves_of_a_vector_are_numbers() {
+        let of = |format: &str, halves: &[u16]| {
+            let bytes: Vec<_> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+            of(&format!("1:1:{}:{format}", bytes.len()), &[&bytes])
+        };
+        assert_eq!(of("%v2hf", &[0x3c00, 0xc000]), "1.000000,-2.000000");
+        let four = [0x7bff, 0x0001, 0x83ff, 0x8000];
+        assert_eq!(of("%v4hg", &four), "65504,5.96046e-08,-6.09756e-05,-0");
+        assert_eq!(
+            of("%v3hg", &[0x3555, 0x7c00, 0xfc00, 7]),
+            "0.333252,inf,-inf"
+        );
+        assert_eq!(of("%v2hg", &[0x7e00, 0x3800]), "nan,0.5");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::signal::Deadline;
 use crate::watch::Watch;
 use crate::{BarrierAnd, Launch, Packet, Queue, Result, Signal, Signals};
 use kfd::Device;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -73,6 +74,19 @@ struct Place {
     signal: Signal,
     /// Of the queue that reaches it.
     watch: Arc<Watch>,
+    /// That queue was destroyed before.
+    gone: AtomicBool,
+}
+
+impl Place {
+    /// The queue that was to reach it is no more.
+    fn lose(&self) {
+        if self.signal.load() > 0 {
+            self.gone.store(true, Ordering::Release);
+            // It fails only after a fork, in a process that has no waiters.
+            let _ = self.signal.event().set();
+        }
+    }
 }
 
 impl Stream {
@@ -112,6 +126,7 @@ impl Stream {
         let marker = Marker(Arc::new(Place {
             signal: self.signals.signal(1)?,
             watch: self.queue().watch().clone(),
+            gone: AtomicBool::new(false),
         }));
         let signal = &marker.0.signal;
         let barrier = BarrierAnd {
@@ -128,7 +143,8 @@ impl Stream {
         Ok((marker, before + 1))
     }
 
-    /// Does nothing of what is given from now on before `marker`, of whatever stream, is reached.
+    /// Does nothing of what is given from now on before `marker`, of whatever stream, is reached:
+    /// nothing at all any more where that stream is dropped before.
     pub fn wait_for(&self, marker: &Marker) -> Result<()> {
         self.queue()
             .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;
@@ -182,7 +198,10 @@ impl Drop for Stream {
         let gone = self.queue.take().map(Queue::destroy);
         let given = std::mem::take(&mut self.lock().given);
         match gone {
-            Some(Ok(())) => given.settle(),
+            Some(Ok(())) => {
+                given.own.iter().for_each(|marker| marker.0.lose());
+                given.settle();
+            }
             _ => given.leave(&self.signals),
         }
     }
@@ -194,12 +213,14 @@ impl Marker {
         self.0.signal.load() <= 0
     }
 
-    /// Sleeps until it is reached, or until that can no longer be: errors as [`Queue::wait`].
+    /// Sleeps until it is reached, or until that can no longer be: errors as [`Queue::wait`], and
+    /// `Lost` when its stream was dropped before.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         self.wait_by(Deadline::after(timeout))
     }
 
     fn wait_by(&self, deadline: Deadline) -> Result<()> {
-        self.0.watch.wait(&self.0.signal, deadline)
+        let never = || self.0.gone.load(Ordering::Acquire);
+        self.0.watch.wait_unless(&self.0.signal, never, deadline)
     }
 }

@@ -35,10 +35,25 @@ impl Watch {
 
     /// As [`crate::Queue::wait`].
     pub(crate) fn wait(&self, done: &Signal, deadline: Deadline) -> Result<()> {
+        self.wait_unless(done, || false, deadline)
+    }
+
+    /// The same, and `Lost` from when on `never` says that it can no longer be. Who has `never` say
+    /// so sets the event of `done` afterwards.
+    pub(crate) fn wait_unless(
+        &self,
+        done: &Signal,
+        never: impl Fn() -> bool,
+        deadline: Deadline,
+    ) -> Result<()> {
         loop {
+            // Before both looks: an event that is set behind them is not slept through then.
             let (event, age) = (done.event(), done.event().age());
             if done.load() <= 0 {
                 return Ok(());
+            }
+            if never() {
+                return Err(Error::Lost);
             }
             let left = deadline.left();
             match event.wait_or(age, &self.resets, &self.faults, left)? {

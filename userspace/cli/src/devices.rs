@@ -3,6 +3,7 @@
 //! What sysfs says of each GPU at the moment: how busy it is, its memory, power, temperature and
 //! clock. Nothing here needs more than the right to read sysfs; what is not there is `None`.
 
+use crate::queues::contexts;
 use anyhow::Result;
 use kfd::topology::{self, Node};
 use serde::Serialize;
@@ -91,12 +92,15 @@ fn hwmon(dir: &Path) -> Option<PathBuf> {
     entries.next().map(|entry| entry.path())
 }
 
-/// The sum over all processes.
+/// The sum over all processes and their contexts.
 fn cu_occupancy(proc: &Path, gpu_id: u32) -> Option<u64> {
     let entries = fs::read_dir(proc).ok()?.flatten();
     let file = format!("stats_{gpu_id}/cu_occupancy");
-    let each = entries.filter_map(|entry| number(&entry.path().join(&file)));
-    Some(each.sum())
+    let each = entries.flat_map(|entry| {
+        let contexts = contexts(&entry.path()).into_iter().map(|(_, dir)| dir);
+        contexts.chain([entry.path()])
+    });
+    Some(each.filter_map(|dir| number(&dir.join(&file))).sum())
 }
 
 /// The number in a file of sysfs.
@@ -142,7 +146,7 @@ mod tests {
         write(pci.join("hwmon/hwmon3/power1_input"), "512000000\n");
         write(pci.join("hwmon/hwmon3/temp2_input"), "61000\n");
         write(pci.join("hwmon/hwmon3/freq1_input"), "2100000000\n");
-        for (pid, units) in [("10", "1\n"), ("11", "2\n")] {
+        for (pid, units) in [("10", "1\n"), ("11", "2\n"), ("11/context_0", "4\n")] {
             let proc = sys.path().join("class/kfd/kfd/proc").join(pid);
             write(proc.join("stats_77/cu_occupancy"), units);
         }
@@ -153,7 +157,7 @@ mod tests {
         assert_eq!(device.power_watts, Some(512.0));
         assert_eq!(device.temperature_celsius, Some(61.0));
         assert_eq!(device.clock_mhz, Some(2100.0));
-        assert_eq!((device.cu_occupancy, device.compute_units), (Some(3), 4));
+        assert_eq!((device.cu_occupancy, device.compute_units), (Some(7), 4));
     }
 
     #[test]

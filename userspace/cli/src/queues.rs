@@ -8,9 +8,12 @@
 
 mod mqds;
 
+pub use self::mqds::contexts;
+
 use crate::output::shown;
 use anyhow::{bail, Result};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -57,7 +60,7 @@ impl Kind {
 /// One queue of a process. What could not be learned is `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Queue {
-    /// The id that CREATE_QUEUE gave, unique in its process.
+    /// The id that CREATE_QUEUE gave, unique in its process's context.
     pub id: Option<u32>,
     /// The GPU it is on.
     pub gpu_id: u32,
@@ -114,11 +117,14 @@ impl Queue {
     }
 }
 
-/// A process with queues.
+/// A process with queues, or one of its contexts of `/dev/kfd`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
     /// Its id.
     pub pid: u32,
+    /// Which of its further contexts (CREATE_PROCESS). `None`: the one that opening `/dev/kfd`
+    /// makes, or all together where the driver does not tell them apart.
+    pub context: Option<u32>,
     /// Its name, as `ps` shows it.
     pub name: String,
     /// Bytes of VRAM it has, on all GPUs.
@@ -132,13 +138,29 @@ pub struct Process {
     pub queues: Vec<Queue>,
 }
 
+impl Process {
+    /// For texts: ", context 1". Nothing for the one that most processes have alone.
+    pub fn of_context(&self) -> String {
+        let context = self.context.map(|context| format!(", context {context}"));
+        context.unwrap_or_default()
+    }
+}
+
 /// All that a driver shows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
     /// Who serves `/dev/kfd`: "amdkfd" (ours) or "amdgpu" (the C driver).
     pub driver: &'static str,
-    /// The processes that have queues, by pid.
+    /// The processes that have queues, by pid, each context for itself.
     pub processes: Vec<Process>,
+}
+
+impl Snapshot {
+    /// How many processes these are.
+    pub fn count(&self) -> usize {
+        let pids = self.processes.iter().map(|process| process.pid);
+        pids.collect::<BTreeSet<_>>().len()
+    }
 }
 
 /// Takes a snapshot.
@@ -159,13 +181,21 @@ pub fn snapshot() -> Result<Snapshot> {
     };
     for process in &mut processes {
         process.name = name_of(process.pid);
-        process.cu_occupancy = mqds::cu_occupancy(&Path::new(PROC).join(process.pid.to_string()));
+        let dir = Path::new(PROC).join(process.pid.to_string());
+        let contexts = contexts(&dir).into_iter();
+        // C does not say whose the queues are.
+        let own = |number| process.context == Some(number) || driver == "amdgpu";
+        let contexts = contexts.filter(|(number, _)| own(*number));
+        let primary = process.context.is_none().then_some(dir);
+        let dirs = primary.into_iter().chain(contexts.map(|(_, dir)| dir));
+        let units = dirs.map(|dir| mqds::cu_occupancy(&dir));
+        process.cu_occupancy = units.sum();
         let memory = Memory::of(process.pid);
         for queue in &mut process.queues {
             queue.look(&memory);
         }
     }
-    processes.sort_by_key(|process| process.pid);
+    processes.sort_by_key(|process| (process.pid, process.context));
     Ok(Snapshot { driver, processes })
 }
 
@@ -220,7 +250,8 @@ pub fn named(comm: &[u8]) -> String {
     shown(&name)
 }
 
-/// Our driver's file: `pid N gpu_id N …` and `pid N gpu_id N queue N …`, pairs of name and value.
+/// Our driver's file: `pid N gpu_id N …` and `pid N gpu_id N queue N …`, pairs of name and value;
+/// behind the pid `context N` where it is not the process's first one.
 fn parse(text: &str) -> Vec<Process> {
     let mut processes: Vec<Process> = Vec::new();
     for line in text.lines() {
@@ -232,13 +263,15 @@ fn parse(text: &str) -> Vec<Process> {
         let Some(pid) = value("pid").and_then(number) else {
             continue;
         };
-        let pid = pid as u32;
+        let context = value("context").and_then(number);
+        let (pid, context) = (pid as u32, context.map(|context| context as u32));
         let at = processes
             .iter()
-            .position(|process| process.pid == pid)
+            .position(|process| (process.pid, process.context) == (pid, context))
             .unwrap_or_else(|| {
                 processes.push(Process {
                     pid,
+                    context,
                     ..Process::default()
                 });
                 processes.len() - 1
@@ -308,7 +341,8 @@ write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
         let processes = parse(FILE);
         assert_eq!(processes.len(), 1);
         let process = &processes[0];
-        assert_eq!((process.pid, process.vram), (812, 8192));
+        assert_eq!((process.pid, process.context), (812, None));
+        assert_eq!(process.vram, 8192);
         assert_eq!(process.faults, Some(1));
         let [aql, sdma] = &process.queues[..] else {
             panic!("two queues")
@@ -317,6 +351,20 @@ write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
         assert_eq!(aql.write_pointer, Some(0x7f00_0020_0038));
         assert_eq!(aql.runs, Some(true));
         assert_eq!((sdma.kind, sdma.runs), (Kind::Sdma, Some(false)));
+    }
+
+    /// Each has its own queue 0.
+    #[test]
+    fn contexts_are_told_apart() {
+        let other = FILE.replace("pid 812", "pid 812 context 0");
+        let processes = parse(&format!("{other}{FILE}"));
+        let contexts = processes.iter().map(|process| process.context);
+        assert_eq!(contexts.collect::<Vec<_>>(), [Some(0), None]);
+        assert!(processes.iter().all(|process| process.queues.len() == 2));
+        assert_eq!(processes[0].of_context(), ", context 0");
+        assert_eq!(processes[1].of_context(), "");
+        let driver = "amdkfd";
+        assert_eq!(Snapshot { driver, processes }.count(), 1);
     }
 
     #[test]

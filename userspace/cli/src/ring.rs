@@ -6,7 +6,7 @@ mod aql;
 mod pm4;
 mod sdma;
 
-use crate::queues::{snapshot, Kind, Memory, Queue};
+use crate::queues::{snapshot, Kind, Memory, Process, Queue};
 use crate::top::unit;
 use anyhow::{bail, Context, Result};
 use clap::Args;
@@ -20,6 +20,9 @@ pub struct Ring {
     pid: u32,
     /// The queue, as `kfdctl top` numbers it.
     queue: u32,
+    /// Which further context of the process has the queue, as `kfdctl top` numbers it.
+    #[arg(long)]
+    context: Option<u32>,
     /// How many packets that are done to show before those that are not.
     #[arg(long, short = 'n', default_value_t = 8)]
     last: usize,
@@ -45,40 +48,18 @@ impl Ring {
     /// Prints the packets.
     pub fn run(&self, json: bool) -> Result<()> {
         let snapshot = snapshot()?;
-        let process = snapshot
-            .processes
-            .iter()
-            .find(|process| process.pid == self.pid);
-        let process =
-            process.with_context(|| format!("process {} has no queue on any GPU", self.pid))?;
-        let queue = process
-            .queues
-            .iter()
-            .find(|queue| queue.id == Some(self.queue));
-        let Some(queue) = queue else {
-            let known: Vec<_> = process
-                .queues
-                .iter()
-                .filter_map(|queue| queue.id)
-                .map(|id| id.to_string())
-                .collect();
-            bail!(
-                "process {} has no queue {}; it has: {}",
-                self.pid,
-                self.queue,
-                known.join(", ")
-            )
-        };
+        let (process, queue) = self.find(&snapshot.processes)?;
         let Packets { packets, more } = packets(queue, &Memory::of(self.pid), self.last)?;
         if json {
             outln!("{}", serde_json::to_string(&packets)?);
             return Ok(());
         }
         outln!(
-            "queue {} of process {} ({}): the GPU has read to {} and is told of {} {}",
+            "queue {} of process {} ({}){}: the GPU has read to {} and is told of {} {}",
             self.queue,
             process.pid,
             process.name,
+            process.of_context(),
             queue.read_index.unwrap_or(0),
             queue.write_index.unwrap_or(0),
             unit(queue.kind)
@@ -90,6 +71,48 @@ impl Ring {
             outln!("           and {more} more {}", unit(queue.kind));
         }
         Ok(())
+    }
+}
+
+impl Ring {
+    /// The process, or its context, and the queue.
+    fn find<'a>(&self, processes: &'a [Process]) -> Result<(&'a Process, &'a Queue)> {
+        let own = processes.iter().filter(|process| process.pid == self.pid);
+        let own: Vec<_> = own.collect();
+        if own.is_empty() {
+            bail!("process {} has no queue on any GPU", self.pid)
+        }
+        let queues = own
+            .iter()
+            .flat_map(|process| process.queues.iter().map(|queue| (*process, queue)));
+        let known = queues.filter_map(|(process, queue)| Some((queue.id?, process, queue)));
+        let known: Vec<_> = known.collect();
+        let found = known
+            .iter()
+            .find(|(id, process, _)| (*id, process.context) == (self.queue, self.context));
+        if let Some((_, process, queue)) = found {
+            return Ok((process, queue));
+        }
+        let known: Vec<_> = known
+            .iter()
+            .map(|(id, process, _)| match process.context {
+                Some(context) => format!("{id} of context {context}"),
+                None => id.to_string(),
+            })
+            .collect();
+        let known = match &known[..] {
+            [] => "none whose number is known".to_owned(),
+            known => known.join(", "),
+        };
+        let of = match self.context {
+            None => String::new(),
+            Some(context) => format!(" of context {context}"),
+        };
+        bail!(
+            "process {} has no queue {}{of}; it has: {known}",
+            self.pid,
+            self.queue
+        )
     }
 }
 
@@ -268,6 +291,24 @@ mod tests {
         packets_of(kind, ring, read, write, last).packets
     }
 
+    /// A queue whose ring is nowhere.
+    fn queue_of(id: Option<u32>) -> Queue {
+        Queue {
+            id,
+            gpu_id: 1,
+            kind: Kind::Pm4,
+            ring: None,
+            ring_size: 4096,
+            read_pointer: None,
+            write_pointer: None,
+            doorbell: None,
+            priority: None,
+            runs: None,
+            read_index: None,
+            write_index: None,
+        }
+    }
+
     fn packets_of(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Packets {
         let window = Window::new(ring.len() as u64, |at, bytes| {
             bytes.copy_from_slice(&ring[at as usize..][..bytes.len()]);
@@ -345,18 +386,10 @@ mod tests {
     fn what_waits_in_a_ring_whose_indices_came_round_is_shown() {
         let ring: Vec<u32> = (0..1024).map(|_| 0x8000_0000).collect();
         let queue = |read, write| Queue {
-            id: Some(0),
-            gpu_id: 1,
-            kind: Kind::Pm4,
             ring: Some(ring.as_ptr() as u64),
-            ring_size: 4096,
-            read_pointer: None,
-            write_pointer: None,
-            doorbell: None,
-            priority: None,
-            runs: None,
             read_index: Some(read),
             write_index: Some(write),
+            ..queue_of(Some(0))
         };
         let memory = Memory::of(std::process::id());
         let waiting = |read, write| {
@@ -366,6 +399,46 @@ mod tests {
         assert_eq!(waiting(0xffff_fffe, 3), 5);
         assert_eq!(waiting(7, 7), 0);
         assert_eq!(waiting(9, 7), 0);
+    }
+
+    #[test]
+    fn a_context_has_its_own_queues() {
+        let process = |context, ids: &[Option<u32>]| Process {
+            pid: 812,
+            context,
+            queues: ids.iter().map(|id| queue_of(*id)).collect(),
+            ..Process::default()
+        };
+        let find = |queue, context, processes: &[Process]| {
+            let ring = Ring {
+                pid: 812,
+                queue,
+                context,
+                last: 8,
+            };
+            let found = ring.find(processes);
+            found.map_or_else(
+                |error| error.to_string(),
+                |(process, _)| format!("context {:?}", process.context),
+            )
+        };
+        let both = [
+            process(None, &[Some(0), Some(2)]),
+            process(Some(0), &[Some(0)]),
+        ];
+        assert_eq!(find(0, None, &both), "context None");
+        assert_eq!(find(0, Some(0), &both), "context Some(0)");
+        let known = "it has: 0, 2, 0 of context 0";
+        assert_eq!(
+            find(1, None, &both),
+            format!("process 812 has no queue 1; {known}")
+        );
+        let what = "process 812 has no queue 2 of context 0";
+        assert_eq!(find(2, Some(0), &both), format!("{what}; {known}"));
+        let alike = [process(None, &[None, None])];
+        let none = "process 812 has no queue 0; it has: none whose number is known";
+        assert_eq!(find(0, None, &alike), none);
+        assert_eq!(find(0, None, &[]), "process 812 has no queue on any GPU");
     }
 
     #[test]

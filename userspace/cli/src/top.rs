@@ -55,6 +55,7 @@ struct Rated<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     pid: u32,
+    context: Option<u32>,
     name: &'a str,
     vram: u64,
     faults: Option<u64>,
@@ -139,13 +140,14 @@ impl Queues {
     pub fn run(&self, json: bool) -> Result<()> {
         let mut snapshot = snapshot()?;
         snapshot.processes.retain(|process| process.pid == self.pid);
-        let Some(process) = snapshot.processes.first() else {
+        if snapshot.processes.is_empty() {
             bail!("process {} has no queue on any GPU", self.pid)
-        };
+        }
         if json {
             outln!("{}", processes(&snapshot, &Rates::new()));
         } else {
-            out!("{}", details(process));
+            let all: Vec<_> = snapshot.processes.iter().map(details).collect();
+            out!("{}", all.join("\n"));
         }
         Ok(())
     }
@@ -171,6 +173,7 @@ fn rates(before: &Snapshot, after: &Snapshot, time: Duration) -> Rates {
 fn processes(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
     let rows = snapshot.processes.iter().map(|process| Row {
         pid: process.pid,
+        context: process.context,
         name: &process.name,
         vram: process.vram,
         faults: process.faults,
@@ -207,14 +210,15 @@ fn name(kind: Kind) -> &'static str {
 
 /// The view of `queues`: a block for each.
 fn details(process: &Process) -> String {
-    let mut text = format!("process {} ({})\n", process.pid, process.name);
+    let (pid, name, context) = (process.pid, &process.name, process.of_context());
+    let mut text = format!("process {pid} ({name}){context}\n");
     for queue in &process.queues {
         let number = |value: Option<u64>| value.map_or("?".into(), |value| value.to_string());
         let address = |value: Option<u64>| value.map_or("?".into(), |value| format!("{value:#x}"));
         text += &format!(
             "\nqueue {}: {} on GPU {}{}\n",
             number(queue.id.map(u64::from)),
-            name(queue.kind),
+            self::name(queue.kind),
             queue.gpu_id,
             match queue.runs {
                 Some(false) => ", stopped",
@@ -273,6 +277,7 @@ mod tests {
         };
         let process = Process {
             pid: 4_194_304,
+            context: None,
             name: "a-name-of-15-ch".into(),
             vram: 1 << 34,
             faults: Some(3),

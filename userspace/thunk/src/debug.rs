@@ -201,62 +201,72 @@ impl Debugger {
         Ok(info)
     }
 
-    /// The process's queues; the exceptions in `clear` that they have raised are forgotten.
+    /// The process's queues; the exceptions in `clear` that they have raised are forgotten, and
+    /// told here.
     pub fn queues(&self, clear: Exceptions) -> Result<Vec<uapi::kfd_queue_snapshot_entry>> {
         let op = uapi::KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT;
+        use uapi::kfd_queue_snapshot_entry as Entry;
+        let told = |entry: &mut Entry, before: &Entry| {
+            if entry.queue_id == before.queue_id {
+                entry.exception_status |= before.exception_status & clear.bits();
+            }
+        };
         self.snapshot(
             op,
-            clear,
-            |exception_mask, snapshot_buf_ptr, num_queues, entry_size| Operation {
+            |snapshot_buf_ptr, num_queues, entry_size| Operation {
                 queue_snapshot: uapi::kfd_ioctl_dbg_trap_queue_snapshot_args {
-                    exception_mask,
+                    exception_mask: clear.bits(),
                     snapshot_buf_ptr,
                     num_queues,
                     entry_size,
                 },
             },
+            told,
         )
     }
 
-    /// The process's GPUs; the exceptions in `clear` that they have raised are forgotten.
+    /// The process's GPUs; the exceptions in `clear` that they have raised are forgotten, and told
+    /// here.
     pub fn devices(&self, clear: Exceptions) -> Result<Vec<uapi::kfd_dbg_device_info_entry>> {
         let op = uapi::KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT;
+        use uapi::kfd_dbg_device_info_entry as Entry;
+        let told = |entry: &mut Entry, before: &Entry| {
+            if entry.gpu_id == before.gpu_id {
+                entry.exception_status |= before.exception_status & clear.bits();
+            }
+        };
         self.snapshot(
             op,
-            clear,
-            |exception_mask, snapshot_buf_ptr, num_devices, entry_size| Operation {
+            |snapshot_buf_ptr, num_devices, entry_size| Operation {
                 device_snapshot: uapi::kfd_ioctl_dbg_trap_device_snapshot_args {
-                    exception_mask,
+                    exception_mask: clear.bits(),
                     snapshot_buf_ptr,
                     num_devices,
                     entry_size,
                 },
             },
+            told,
         )
     }
 
-    /// Both snapshots: asked for their number first, until there is room for all.
+    /// Both snapshots, by `make` of where there is room, for how many entries of which size; `told`
+    /// as for [`all`].
     fn snapshot<T: Copy + Default>(
         &self,
         op: u32,
-        clear: Exceptions,
-        make: impl Fn(u64, u64, u32, u32) -> Operation,
+        make: impl Fn(u64, u32, u32) -> Operation,
+        told: impl Fn(&mut T, &T),
     ) -> Result<Vec<T>> {
-        let mut entries: Vec<T> = Vec::new();
-        loop {
-            let (room, at) = (entries.len(), entries.as_mut_ptr() as u64);
-            let mut operation = make(clear.bits(), at, room as u32, size_of::<T>() as u32);
+        let ask = |entries: &mut [T]| {
+            let (room, at) = (entries.len() as u32, entries.as_mut_ptr() as u64);
+            let mut operation = make(at, room, size_of::<T>() as u32);
             // SAFETY: the pointer is to `room` entries, which live until after the call.
             unsafe { trap(&self.kfd, self.pid, op, &mut operation)? };
             // SAFETY: both snapshots have their number in the same place, which the kernel has
             // written.
-            let found = unsafe { operation.queue_snapshot.num_queues } as usize;
-            if found <= room {
-                entries.truncate(found);
-                return Ok(entries);
-            }
-            entries.resize(found, T::default());
-        }
+            Ok(unsafe { operation.queue_snapshot.num_queues } as usize)
+        };
+        all(ask, told)
     }
 
     /// How new waves start.
@@ -424,6 +434,34 @@ impl Drop for Debugger {
     }
 }
 
+/// How many more entries there is room for than there were a moment ago.
+const MORE: usize = 16;
+
+/// All entries of a list that may grow: `ask` fills a slice with the first ones, and says how many
+/// there are, which it is asked until there is room for all.
+///
+/// What an answer shows may be forgotten with that, even though more entries have come than there
+/// was room for: `told` adds to an entry what another one, of an answer before, has said, if they
+/// are of the same thing.
+fn all<T: Copy + Default>(
+    mut ask: impl FnMut(&mut [T]) -> Result<usize>,
+    told: impl Fn(&mut T, &T),
+) -> Result<Vec<T>> {
+    let (mut entries, mut before) = (Vec::new(), Vec::<T>::new());
+    loop {
+        let found = ask(&mut entries)?;
+        for entry in entries.iter_mut().take(found) {
+            before.iter().for_each(|before| told(entry, before));
+        }
+        if found <= entries.len() {
+            entries.truncate(found);
+            return Ok(entries);
+        }
+        before.append(&mut entries);
+        entries.resize(found + MORE, T::default());
+    }
+}
+
 impl QueueReport {
     /// From an id as the kernel has marked it.
     fn of(id: u32) -> Self {
@@ -469,6 +507,36 @@ mod tests {
         assert_eq!(QueueReport::of(7), QueueReport::Done);
         assert_eq!(QueueReport::of(7 | 1 << 30), QueueReport::Failed);
         assert_eq!(QueueReport::of(7 | 1 << 31), QueueReport::Invalid);
+    }
+
+    /// An answer clears what it shows, also where it has no room for all.
+    #[test]
+    fn what_an_answer_told_that_had_no_room_for_all_is_kept() {
+        // Of each queue, the newest first: its number, and what it has raised.
+        let mut raised = vec![(1u32, 0b10u64), (0, 0b100)];
+        let mut rooms = Vec::new();
+        let ask = |entries: &mut [(u32, u64)]| {
+            rooms.push(entries.len());
+            for (entry, queue) in entries.iter_mut().zip(&mut raised) {
+                *entry = *queue;
+                queue.1 = 0;
+            }
+            let found = raised.len();
+            if rooms.len() == 1 {
+                // More come than anybody has expected.
+                raised.splice(..0, (2..19).rev().map(|number| (number, 1)));
+            }
+            Ok(found)
+        };
+        let queues = all(ask, |entry, before| {
+            if entry.0 == before.0 {
+                entry.1 |= before.1;
+            }
+        });
+        let new = (2..19).rev().map(|number| (number, 1));
+        let all: Vec<_> = new.chain([(1, 0b10), (0, 0b100)]).collect();
+        assert_eq!(queues.expect("it answers"), all);
+        assert_eq!(rooms, [0, 2 + MORE, 19 + MORE]);
     }
 
     #[test]

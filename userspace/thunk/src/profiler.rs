@@ -2,8 +2,8 @@
 
 //! [`ProfilerLock`]: one process at a time has a GPU's performance counters.
 
-use crate::ioctl::call;
-use crate::{Device, Kfd, Result};
+use crate::ioctl::{call, call_once};
+use crate::{Device, Errno, Error, Kfd, Result};
 use kfd_uapi as uapi;
 use std::sync::Arc;
 
@@ -32,8 +32,11 @@ impl ProfilerLock {
     /// without `CAP_PERFMON`.
     ///
     /// With `count`, queues of this process count from now on.
+    ///
+    /// Where there is a limiter of peaks it is lifted; an error of that (EIO) leaves the counters
+    /// untaken.
     pub fn take(device: &Arc<Device>, count: bool) -> Result<Self> {
-        set(device, true, count)?;
+        take(|lock| set(device, lock, count && lock))?;
         Ok(Self(device.clone()))
     }
 
@@ -58,13 +61,42 @@ impl Drop for ProfilerLock {
     }
 }
 
+/// Takes the counters with `set`, which takes (true) or gives back (false) once each time.
+///
+/// The kernel makes the caller their owner first and lifts the limiter then. An error of that
+/// leaves them with a process that has no value to give them back by, and that would be told
+/// EALREADY for each other try.
+fn take(mut set: impl FnMut(bool) -> Result<()>) -> Result<()> {
+    let of_others = [Errno::EALREADY, Errno::EBUSY, Errno::EPERM];
+    set(true).inspect_err(|error| {
+        if !error
+            .errno()
+            .is_some_and(|errno| of_others.contains(&errno))
+        {
+            // EINVAL where they are not this process's.
+            let _ = set(false);
+        }
+    })
+}
+
+/// Tried once: what has failed in the middle is not begun again before it is undone.
 fn set(device: &Device, lock: bool, count: bool) -> Result<()> {
     let pmc = uapi::kfd_ioctl_pmc_settings {
         gpu_id: device.gpu_id(),
         lock: lock.into(),
         perfcount_enable: count.into(),
     };
-    operate(device, uapi::KFD_IOC_PROFILER_PMC, Operation { pmc })
+    let mut args = uapi::kfd_ioctl_profiler_args {
+        op: uapi::KFD_IOC_PROFILER_PMC,
+        __bindgen_anon_1: Operation { pmc },
+    };
+    // SAFETY: the struct holds no pointer.
+    let done = unsafe { call_once(device.kfd().as_ref(), &mut args) };
+    done.map(drop).map_err(Error::of("PROFILER", named(device)))
+}
+
+fn named(device: &Device) -> String {
+    format!("the profiler of {device}")
 }
 
 fn operate(device: &Device, op: u32, operation: Operation) -> Result<()> {
@@ -72,7 +104,37 @@ fn operate(device: &Device, op: u32, operation: Operation) -> Result<()> {
         op,
         __bindgen_anon_1: operation,
     };
-    let named = || format!("the profiler of {device}");
     // SAFETY: the struct holds no pointer.
-    unsafe { call(device.kfd().as_ref(), named, &mut args) }
+    unsafe { call(device.kfd().as_ref(), || named(device), &mut args) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_that_could_not_be_taken_whole_are_given_back() {
+        let calls = |first: Option<Errno>| {
+            let mut calls = Vec::new();
+            let result = take(|lock| {
+                calls.push(lock);
+                match first.filter(|_| lock) {
+                    None => Ok(()),
+                    Some(errno) => Err(Error::Call {
+                        call: "PROFILER",
+                        object: String::new(),
+                        errno,
+                    }),
+                }
+            });
+            (calls, result.err().and_then(|error| error.errno()))
+        };
+        assert_eq!(calls(None), (vec![true], None));
+        for errno in [Errno::EIO, Errno::EINVAL, Errno::EAGAIN, Errno::EINTR] {
+            assert_eq!(calls(Some(errno)), (vec![true, false], Some(errno)));
+        }
+        for errno in [Errno::EALREADY, Errno::EBUSY, Errno::EPERM] {
+            assert_eq!(calls(Some(errno)), (vec![true], Some(errno)));
+        }
+    }
 }

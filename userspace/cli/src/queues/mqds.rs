@@ -9,7 +9,7 @@
 use super::{number, Kind, Process, Queue};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Fields of `struct v9_mqd`, by dword.
 mod compute {
@@ -63,16 +63,50 @@ pub fn processes(text: &str, proc: &Path) -> Vec<Process> {
         }
     }
     finish(&mut processes, &mut dumps);
-    for process in &mut processes {
+    let mut processes = merged(processes);
+    for (process, blocks) in &mut processes {
         let dir = proc.join(process.pid.to_string());
-        process.vram = vram(&dir);
-        name(process, listed(&dir.join("queues")));
+        let contexts = contexts(&dir).into_iter().map(|(_, dir)| vram(&dir));
+        process.vram = vram(&dir) + contexts.sum::<u64>();
+        if *blocks == 1 {
+            name(process, listed(&dir.join("queues")));
+        }
         process
             .queues
             .sort_by_key(|queue| (queue.id.is_none(), queue.id));
     }
-    processes.retain(|process| !process.queues.is_empty());
+    let processes = processes.into_iter().map(|(process, _)| process);
+    let with_queues = processes.filter(|process| !process.queues.is_empty());
+    with_queues.collect()
+}
+
+/// The processes with how many blocks each has: as many as contexts, and none says which one it is.
+/// So a process's are one, and with several of them the ids in sysfs may be of any.
+fn merged(blocks: Vec<Process>) -> Vec<(Process, usize)> {
+    let mut processes: Vec<(Process, usize)> = Vec::new();
+    for mut block in blocks {
+        match processes.iter_mut().find(|(it, _)| it.pid == block.pid) {
+            Some((known, count)) => {
+                known.queues.append(&mut block.queues);
+                *count += 1;
+            }
+            None => processes.push((block, 1)),
+        }
+    }
     processes
+}
+
+/// The contexts beside the first one, by number, of a process's directory.
+pub fn contexts(dir: &Path) -> Vec<(u32, PathBuf)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let context = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.strip_prefix("context_")?.parse().ok()?;
+        Some((number, entry.path()))
+    };
+    let mut all: Vec<_> = entries.filter_map(context).collect();
+    all.sort();
+    all
 }
 
 fn finish(processes: &mut [Process], dumps: &mut Vec<(bool, u32, Vec<u32>)>) {
@@ -153,7 +187,8 @@ fn vram(dir: &Path) -> u64 {
         .sum()
 }
 
-/// How many compute units a process fills on all GPUs, of its directory in sysfs.
+/// How many compute units a process fills on all GPUs, of its directory in sysfs; without those of
+/// the contexts that have directories in there.
 pub fn cu_occupancy(dir: &Path) -> Option<u64> {
     let entries = fs::read_dir(dir).ok()?.flatten();
     let each = entries
@@ -164,8 +199,7 @@ pub fn cu_occupancy(dir: &Path) -> Option<u64> {
 
 /// The processes of `proc`, with as much of them as sysfs has.
 pub fn listed_processes(proc: &Path) -> Option<Vec<Process>> {
-    let process = |entry: fs::DirEntry| {
-        let dir = entry.path();
+    let process = |pid, context, dir: PathBuf| {
         let queue = |listed: Listed| Queue {
             id: Some(listed.id),
             gpu_id: listed.gpu_id,
@@ -184,20 +218,27 @@ pub fn listed_processes(proc: &Path) -> Option<Vec<Process>> {
             read_index: None,
             write_index: None,
         };
-        Some(Process {
-            pid: entry.file_name().to_str()?.parse().ok()?,
+        Process {
+            pid,
+            context,
             vram: vram(&dir),
             cu_occupancy: cu_occupancy(&dir),
             queues: listed(&dir.join("queues")).into_iter().map(queue).collect(),
             ..Process::default()
-        })
+        }
     };
-    let mut all: Vec<_> = fs::read_dir(proc)
-        .ok()?
-        .flatten()
-        .filter_map(process)
-        .collect();
-    all.sort_by_key(|process| process.pid);
+    let mut all = Vec::new();
+    for entry in fs::read_dir(proc).ok()?.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let dir = entry.path();
+        let contexts = contexts(&dir).into_iter();
+        all.extend(contexts.map(|(number, dir)| process(pid, Some(number), dir)));
+        all.push(process(pid, None, dir));
+    }
+    all.sort_by_key(|process| (process.pid, process.context));
     Some(all)
 }
 
@@ -300,5 +341,40 @@ mod tests {
         let queue = &listed[0].queues[0];
         assert_eq!((queue.id, queue.kind), (Some(3), Kind::Compute));
         assert_eq!((queue.ring, queue.ring_size), (None, 16384));
+    }
+
+    /// Both have a queue 0 that is like the other's.
+    #[test]
+    fn contexts_have_their_own_queues() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        for (dir, vram, units) in [("812", "4096\n", "2\n"), ("812/context_0", "512\n", "3\n")] {
+            let dir = root.path().join(dir);
+            let queue = dir.join("queues/0");
+            fs::create_dir_all(&queue).expect("writable");
+            for (name, value) in [("gpuid", "35969"), ("size", "16384"), ("type", "0")] {
+                fs::write(queue.join(name), value).expect("writable");
+            }
+            fs::write(dir.join("vram_35969"), vram).expect("writable");
+            let stats = dir.join("stats_35969");
+            fs::create_dir_all(&stats).expect("writable");
+            fs::write(stats.join("cu_occupancy"), units).expect("writable");
+        }
+        let listed = listed_processes(root.path()).expect("there is a directory");
+        let facts = |process: &Process| (process.pid, process.context, process.vram);
+        let all: Vec<_> = listed.iter().map(facts).collect();
+        assert_eq!(all, [(812, None, 4096), (812, Some(0), 512)]);
+        assert!(listed.iter().all(|process| process.queues[0].id == Some(0)));
+        let units = listed.iter().map(|process| process.cu_occupancy);
+        assert_eq!(units.collect::<Vec<_>>(), [Some(2), Some(3)]);
+
+        // C's dump does not say which context is whose.
+        let queue = dump(&[(compute::PQ_CONTROL, 11), (compute::AQL_CONTROL, 1)]);
+        let block = format!("Process 812 PASID 1:\n  Compute queue on device 8c81\n{queue}");
+        let one = processes(&block, root.path());
+        assert_eq!((one[0].context, one[0].queues[0].id), (None, Some(0)));
+        let two = processes(&format!("{block}{block}"), root.path());
+        assert_eq!((two.len(), facts(&two[0])), (1, (812, None, 4096 + 512)));
+        let ids: Vec<_> = two[0].queues.iter().map(|queue| queue.id).collect();
+        assert_eq!(ids, [None, None]);
     }
 }

@@ -99,10 +99,13 @@ fn processes(look: &Look) -> Vec<Metric> {
     let (mut vram, mut queues) = (Vec::new(), Vec::new());
     let (mut waiting, mut done, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     for process in &look.snapshot.processes {
-        let owner: Labels = vec![
+        let mut owner: Labels = vec![
             ("pid", process.pid.to_string()),
             ("name", process.name.clone()),
         ];
+        if let Some(context) = process.context {
+            owner.push(("context", context.to_string()));
+        }
         vram.push((owner.clone(), process.vram as f64));
         queues.push((owner.clone(), process.queues.len() as f64));
         faults.extend(process.faults.map(|count| (owner.clone(), count as f64)));
@@ -116,6 +119,9 @@ fn processes(look: &Look) -> Vec<Metric> {
             waiting.extend(fill.map(|(waiting, _)| (labels.clone(), waiting as f64)));
             done.extend(queue.read_index.map(|index| (labels, index as f64)));
         }
+    }
+    for values in [&mut waiting, &mut done] {
+        only_single(values);
     }
     let metric = |name, help, values| Metric { name, help, values };
     vec![
@@ -139,6 +145,13 @@ fn processes(look: &Look) -> Vec<Metric> {
     ]
 }
 
+/// Leaves out what has the same labels as another: queues whose numbers are not known. The one or
+/// the other value, at each look, would be worse than none.
+fn only_single(values: &mut Vec<(Labels, f64)>) {
+    let all: Vec<_> = values.iter().map(|(labels, _)| labels.clone()).collect();
+    values.retain(|(labels, _)| all.iter().filter(|known| *known == labels).count() == 1);
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{look, snapshot};
@@ -158,6 +171,38 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "{line} in {text}");
         }
+    }
+
+    /// Each has a queue of that number.
+    #[test]
+    fn contexts_have_their_own_lines() {
+        let mut look = look(None, snapshot(5, 9));
+        let mut other = look.snapshot.processes[0].clone();
+        other.context = Some(1);
+        other.queues[0].read_index = Some(7);
+        look.snapshot.processes.push(other);
+        let text = text(&look).expect("it can be written");
+        for (context, waiting) in [("", "4.0"), ("context=\"1\",", "2.0")] {
+            let line = format!(
+                "kfd_queue_waiting{{pid=\"4194304\",name=\"a-name-of-15-ch\",{context}\
+                gpu_id=\"65535\",queue=\"1023\",type=\"sdma\"}} {waiting}"
+            );
+            assert!(text.lines().any(|known| known == line), "{line} in {text}");
+        }
+    }
+
+    /// What has no number could be another queue's at the next look.
+    #[test]
+    fn queues_that_cannot_be_told_apart_are_left_out() {
+        let mut look = look(None, snapshot(5, 9));
+        let queues = &mut look.snapshot.processes[0].queues;
+        queues[0].id = None;
+        let single = text(&look).expect("it can be written");
+        assert!(single.contains("kfd_queue_waiting{"), "{single}");
+        let queues = &mut look.snapshot.processes[0].queues;
+        queues.push(queues[0].clone());
+        let double = text(&look).expect("it can be written");
+        assert!(!double.contains("kfd_queue_waiting{"), "{double}");
     }
 
     #[test]

@@ -48,8 +48,9 @@ pub fn screen(look: &Look) -> String {
             .map_or(String::new(), |faults| format!(", {faults} memory faults"));
         let name: String = process.name.chars().take(24).collect();
         text += &format!(
-            "\n{} {name}: {} of VRAM{faults}\n{}",
+            "\n{} {name}{}: {} of VRAM{faults}\n{}",
             process.pid,
+            process.of_context(),
             bytes(process.vram),
             heading()
         );
@@ -75,7 +76,7 @@ pub fn title(snapshot: &Snapshot) -> String {
         } else {
             "amdgpu's own (C)"
         },
-        counted(snapshot.processes.len(), "process", "processes"),
+        counted(snapshot.count(), "process", "processes"),
         counted(queues, "queue", "queues"),
     )
 }

@@ -78,6 +78,7 @@ impl Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Chosen {
     pid: u32,
+    context: Option<u32>,
     gpu_id: u32,
     id: Option<u32>,
     ring: Option<u64>,
@@ -87,6 +88,7 @@ impl Chosen {
     fn of(process: &Process, queue: &Queue) -> Self {
         Self {
             pid: process.pid,
+            context: process.context,
             gpu_id: queue.gpu_id,
             id: queue.id,
             ring: queue.ring,
@@ -95,7 +97,10 @@ impl Chosen {
 
     fn find<'a>(&self, look: &'a Look) -> Option<(&'a Process, &'a Queue)> {
         let processes = &look.snapshot.processes;
-        let process = processes.iter().find(|process| process.pid == self.pid)?;
+        let owner = (self.pid, self.context);
+        let process = processes
+            .iter()
+            .find(|process| (process.pid, process.context) == owner)?;
         let same = |queue: &&Queue| Self::of(process, queue) == *self;
         Some((process, process.queues.iter().find(same)?))
     }
@@ -178,7 +183,7 @@ impl View {
             queues.filter_map(|q| self.look.rate(process, q)).sum()
         };
         match self.order {
-            Order::Pid => processes.sort_by_key(|process| process.pid),
+            Order::Pid => processes.sort_by_key(|process| (process.pid, process.context)),
             Order::Vram => processes.sort_by_key(|process| std::cmp::Reverse(process.vram)),
             Order::Units => {
                 processes.sort_by_key(|process| std::cmp::Reverse(process.cu_occupancy))
@@ -401,6 +406,8 @@ impl View {
                         crate::units::bytes(process.vram),
                         format!("{units} CUs"),
                         faults,
+                        String::new(),
+                        process.of_context().trim_start_matches(", ").to_owned(),
                     ])
                     .style(BOLD)
                 }

@@ -163,7 +163,8 @@ fn an_endless_kernel_is_preempted_in_bounded_time_and_killed() {
     for _ in 0..3 {
         let start = std::time::Instant::now();
         assert!(runlist::unmap(&rig, 2, 0, 0));
-        assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+        // TIMEOUT: a wave that is not taken off goes on for ever.
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
         map(&rig);
     }
     assert!(!rig.runner.is_idle(), "its waves go on");
