@@ -153,7 +153,7 @@ impl Ends {
     pub(super) fn add(
         self: &Arc<Self>,
         user: Kuid,
-        is_exempt: impl FnOnce() -> bool,
+        is_exempt: impl Fn() -> bool,
     ) -> Result<Ending> {
         let begun = Begun {
             ends: List::new(),
