@@ -253,13 +253,13 @@ impl ProcessDevice {
         &self.buffers
     }
 
-    /// A reset of the GPU has begun, or it goes away.
+    /// A reset of the GPU has begun while the process had a VM there, or it goes away.
     pub(super) fn set_lost(&self) {
         self.is_lost.store(true, Relaxed);
     }
 
-    /// Whether that has been so since the process came: it never runs again, and what it has there
-    /// does not matter any more, whatever becomes of the GPU.
+    /// Whether that has ever been so: the process never runs again, and what it has there does not
+    /// matter any more, whatever becomes of the GPU.
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Relaxed)
     }

@@ -203,10 +203,15 @@ impl Evictor {
         let Some(context) = process.context() else {
             return Ok(Evicted::Before);
         };
-        let evicted = process.evict(Trigger::TTM);
-        if let Some(error) = evicted.err().filter(|_| !process.works_on_what_is_lost()) {
+        if let Err(error) = process.evict(Trigger::TTM) {
+            if !process.is_off_what_is_left() {
+                let _ = process.restore();
+                return Err(error);
+            }
+            // It never runs again, and its buffers do not come back.
+            context.signal_eviction_fence();
             let _ = process.restore();
-            return Err(error);
+            return Ok(Evicted::Before);
         }
         let signalled_before = context.signal_eviction_fence();
         if signalled_before {

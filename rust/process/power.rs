@@ -259,18 +259,20 @@ impl Process {
         work_elsewhere(devices.map(|device| (device.queues(), &**device)), gpu)
     }
 
-    /// Whether its buffers may move though its queues are not off all GPUs: it is off all but those
-    /// that it has lost. One whose reset has failed does not obey before the next one.
-    pub(super) fn works_on_what_is_lost(&self) -> bool {
-        let lost = self.devices().iter().find(|device| device.is_lost());
-        lost.is_some_and(|device| !self.works_elsewhere(device.node().kgd().handle()))
+    /// Whether it has lost a GPU, and its queues are off all others: its buffers may move whatever
+    /// becomes of that one, which does not obey before its next reset if this one has failed. May
+    /// wait for a preemption.
+    pub(super) fn is_off_what_is_left(&self) -> bool {
+        let devices = self.devices().iter();
+        let mut left = devices.clone().filter(|device| !device.is_lost());
+        devices.clone().any(|device| device.is_lost())
+            && !left.any(|device| device.queues().are_at_work(&**device))
     }
 
     /// Takes its queues off all GPUs for good: its memory on this one is lost. They stay off if it
     /// is called again. Where another GPU does not obey, its buffers do not move before that has:
     /// the [`Evictor`] sees to it when amdgpu asks for them.
     pub(super) fn lose_queues(&self, gpu: DeviceHandle) {
-        self.devices_on(gpu).for_each(|device| device.set_lost());
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);
             if let Err(error) = device.queues().lose(&**device) {
@@ -285,6 +287,7 @@ impl Process {
 
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
+            self.devices_on(gpu).for_each(|device| device.set_lost());
             self.lose_queues(gpu);
         }
         for device in self.devices_on(gpu) {

@@ -59,14 +59,16 @@ pub(crate) fn await_obedience<'a, S: Site + 'a>(
 
 /// Whether queues of a process's that were to leave may be at work on another GPU than `gpu`, which
 /// is being reset, or goes away. Those on GPUs that are being reset as well, such as others of a
-/// hive, end with that. May wait for a preemption.
+/// hive, end with that: once it has stopped their schedulers, for amdgpu says that it resets a GPU
+/// before it has the lock of that. May wait for a preemption.
 pub(crate) fn work_elsewhere<'a, S: Site + 'a>(
     mut queues: impl Iterator<Item = (&'a Queues, &'a S)>,
     gpu: DeviceHandle,
 ) -> bool {
     queues.any(|(queues, site)| {
-        let kgd = site.node().kgd();
-        kgd.handle() != gpu && !kgd.in_reset() && queues.are_at_work(site)
+        let (node, kgd) = (site.node(), site.node().kgd());
+        let is_reset = kgd.in_reset() && node.queues().scheduler().is_stopped();
+        kgd.handle() != gpu && !is_reset && queues.are_at_work(site)
     })
 }
 
