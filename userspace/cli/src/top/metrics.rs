@@ -9,6 +9,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 
 type Labels = Vec<(&'static str, String)>;
@@ -148,8 +149,11 @@ fn processes(look: &Look) -> Vec<Metric> {
 /// Leaves out what has the same labels as another: queues whose numbers are not known. The one or
 /// the other value, at each look, would be worse than none.
 fn only_single(values: &mut Vec<(Labels, f64)>) {
-    let all: Vec<_> = values.iter().map(|(labels, _)| labels.clone()).collect();
-    values.retain(|(labels, _)| all.iter().filter(|known| *known == labels).count() == 1);
+    let mut counts = HashMap::<_, u32>::new();
+    for (labels, _) in values.iter() {
+        *counts.entry(labels.clone()).or_default() += 1;
+    }
+    values.retain(|(labels, _)| counts[labels] == 1);
 }
 
 #[cfg(test)]
