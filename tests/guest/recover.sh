@@ -72,3 +72,26 @@ gone() {
     echo "processes left: $(ls /sys/class/kfd/kfd/proc | wc -l)"
     if [ -e /sys/module/amdkfd ]; then nothing_left || return 1; fi
 }
+
+alarm=/sys/class/rtc/rtc0/wakealarm
+# What of a suspend can be tried, in $whole: the debug kernel has no clock that could wake it.
+if [ -e $alarm ]; then whole=none; else whole=core; fi
+# asleep TEST: to where the kernel's test of that name goes, or all of it (none), and back. An alarm
+# that rings before the machine sleeps would not wake it; as a wake-up event it ends the attempt.
+asleep() {
+    echo "$1" >/sys/power/pm_test
+    if [ ! -e $alarm ]; then
+        echo mem >/sys/power/state
+        return
+    fi
+    for _ in 1 2 3; do
+        events=$(cat /sys/power/wakeup_count)
+        echo 0 >$alarm
+        echo +5 >$alarm
+        echo "$events" >/sys/power/wakeup_count && echo mem >/sys/power/state && return
+        # It has rung already, which the kernel has a word for.
+        [ -n "$(cat $alarm)" ] ||
+            echo 'Freezing .* aborted|early wake event detected' >>/tmp/dmesg.patterns
+    done
+    return 1
+}
