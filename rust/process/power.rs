@@ -255,18 +255,23 @@ impl Process {
     /// Whether queues of it that were to leave may be at work on another GPU than this one, which
     /// is being reset or goes away, and than those that it has lost.
     fn works_elsewhere(&self, gpu: DeviceHandle) -> bool {
-        let devices = self.devices().iter().filter(|device| !device.is_lost());
-        work_elsewhere(devices.map(|device| (device.queues(), &**device)), gpu)
+        let left = self.left_devices();
+        work_elsewhere(left.map(|device| (device.queues(), device)), gpu)
     }
 
     /// Whether it has lost a GPU, and its queues are off all others: its buffers may move whatever
     /// becomes of that one, which does not obey before its next reset if this one has failed. May
     /// wait for a preemption.
     pub(super) fn is_off_what_is_left(&self) -> bool {
-        let devices = self.devices().iter();
-        let mut left = devices.clone().filter(|device| !device.is_lost());
-        devices.clone().any(|device| device.is_lost())
-            && !left.any(|device| device.queues().are_at_work(&**device))
+        let mut left = self.left_devices();
+        self.devices().iter().any(|device| device.is_lost())
+            && !left.any(|device| device.queues().are_at_work(device))
+    }
+
+    /// The GPUs that it has not lost.
+    fn left_devices(&self) -> impl Iterator<Item = &super::ProcessDevice> {
+        let all = self.devices().iter().map(|device| &**device);
+        all.filter(|device| !device.is_lost())
     }
 
     /// Takes its queues off all GPUs for good: its memory on this one is lost. They stay off if it
