@@ -114,6 +114,22 @@ fn idle_queue(device: &Arc<Device>, kind: QueueKind) -> Result<kfd::Queue> {
     Ok(kfd::Queue::create(device, kind, memory)?)
 }
 
+/// A MiB of managed memory that does not lie across a multiple of 2 MiB: C makes two ranges, so two
+/// objects, of what lies across a multiple of its largest range (`svm_range_set_max_pages`), which
+/// is a power of two, at least 2 MiB.
+fn managed(device: &Arc<Device>) -> kfd::Result<Managed> {
+    const LARGEST: u64 = 2 << 20;
+    // What does not fit stays until one that fits is found, or it would be found again.
+    let mut unfit = Vec::new();
+    loop {
+        let memory = Managed::new(std::slice::from_ref(device), 1 << 20)?;
+        if memory.address() % LARGEST + memory.size() as u64 <= LARGEST {
+            return Ok(memory);
+        }
+        unfit.push(memory);
+    }
+}
+
 /// Saves this process while a kernel counts in memory of its own.
 fn to(file: &std::path::Path) -> Result<()> {
     let gpu = Gpu::open(4)?;
@@ -123,7 +139,7 @@ fn to(file: &std::path::Path) -> Result<()> {
     crate::running::fill(&vram, SEED);
     let ticks = Memory::userptr(device, 4096)?;
     ticks.write(0, &[0u32]);
-    let managed = Managed::new(std::slice::from_ref(device), 1 << 20).ok();
+    let managed = managed(device).ok();
     let running = Running::start(&gpu, ticks.address())?;
     let others = [
         idle_queue(device, QueueKind::Pm4)?,
