@@ -68,6 +68,14 @@ int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, un
 
 	if (end <= start)
 		return -EINVAL;
+	/*
+	 * KSM may have merged pages here, and only in such a mapping. migrate_vma_*() would put the
+	 * number of a device page into KSM's tree: ksmd reads the page, which the kernel has no
+	 * mapping of, and passes over entries of device pages when it looks for who has one, so
+	 * that nobody finds them any more. Nor may merged pages be collected and stay.
+	 */
+	if (!(what & AMDKFD_MIGRATE_FROM_DEVICE) && (vma->vm_flags & VM_MERGEABLE))
+		return -EINVAL;
 	migration = new_migration(count, 2);
 	if (!migration)
 		return -ENOMEM;

@@ -294,7 +294,8 @@ pub(crate) struct Migration<'a> {
 impl<'a> Migration<'a> {
     /// Collects what of `range` is in system memory, and places without a page. Under mmap_lock.
     /// `owner`: whose notifiers know of it. `large`: large folios, and as much without a page, are
-    /// one place; else the kernel splits these. `EINVAL`: not memory that can be moved.
+    /// one place; else the kernel splits these. `EINVAL`: not memory that can be moved, or memory
+    /// in which KSM may merge pages (`MADV_MERGEABLE`).
     pub(crate) fn from_system(
         vma: &'a VmaRef,
         range: Range<usize>,

@@ -9,6 +9,7 @@ mod effects;
 mod generate;
 mod hold;
 mod interpreter;
+mod merged;
 mod pieces;
 mod stage;
 pub mod supply;
@@ -57,6 +58,8 @@ enum What {
     Wholes,
     /// Large pages come home, slowly, beside memory of which something is said.
     Beside,
+    /// A prefetch of pages that the kernel has merged, and goes on merging, `--steps` times.
+    Merged,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -92,7 +95,7 @@ impl What {
         match self {
             Self::Attributes => SCRIPTS,
             Self::Generated | Self::Hold => &[],
-            Self::Pieces | Self::Wholes | Self::Beside => &[],
+            Self::Pieces | Self::Wholes | Self::Beside | Self::Merged => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -122,6 +125,7 @@ impl Svm {
             (What::Pieces, _) => pieces::run(self.xnack, self.seed, self.steps),
             (What::Wholes, _) => wholes::run(self.xnack, self.seed, self.steps),
             (What::Beside, _) => beside::run(self.xnack),
+            (What::Merged, _) => merged::run(self.xnack, self.steps),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));

@@ -24,6 +24,7 @@
 //! ```
 
 use super::interpreter::{say, together, Interpreter};
+use super::merged;
 use super::stage::{mixed, Stage};
 use super::supply::{cut, expect, supply};
 use super::world::{World, PAGE};
@@ -282,16 +283,7 @@ fn threads(number: usize, [start, size]: [u64; 2], seed: u32) -> Result<String> 
 
 /// Has the kernel merge equal pages, until there are so many.
 fn merge(pages: u64) -> Result<String> {
-    let file = |name: &str| format!("/sys/kernel/mm/ksm/{name}");
-    fs::write(file("sleep_millisecs"), "1")?;
-    fs::write(file("pages_to_scan"), "10000")?;
-    fs::write(file("run"), "1")?;
-    let begin = Instant::now();
-    let mut merged = 0;
-    while merged < pages && begin.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-        merged = fs::read_to_string(file("pages_sharing"))?.trim().parse()?;
-    }
-    fs::write(file("run"), "0")?;
-    Ok(format!("at least {pages}: {}", merged >= pages))
+    let merged = merged::until_shared(pages)?;
+    merged::ask("run", 0)?;
+    Ok(format!("at least {pages}: {merged}"))
 }
