@@ -22,6 +22,8 @@ use clap::{Args, Subcommand};
 use image::{Places, Saved};
 use kfd::{topology, Checkpoint, CheckpointSizes, Device, Kfd, Managed, Memory, MemoryFlags};
 use kfd::{QueueKind, QueueMemory};
+use nix::libc;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +65,13 @@ enum What {
 
 impl Save {
     pub fn run(&self) -> Result<()> {
+        let becomes = matches!(
+            self.what,
+            What::From { .. } | What::Spoilt { .. } | What::Early { .. } | What::Pending { .. }
+        );
+        if becomes {
+            elsewhere()?;
+        }
         match &self.what {
             What::To { file } => to(file),
             What::From { file, how } => restored::from(file, how),
@@ -74,6 +83,22 @@ impl Save {
             What::Pending { file } => pending::run(file),
         }
     }
+}
+
+/// Begins anew as a process whose own memory is nowhere where a saved one has some: with the old
+/// layout the kernel maps upwards from a third of the address space.
+fn elsewhere() -> Result<()> {
+    const LAYOUT: libc::c_ulong = libc::ADDR_COMPAT_LAYOUT as libc::c_ulong;
+    // SAFETY: it asks, or has the kernel lay out the next program so.
+    let kept = unsafe { libc::personality(0xffff_ffff) } as libc::c_ulong;
+    if kept & LAYOUT != 0 {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let set = unsafe { libc::personality(kept | LAYOUT) };
+    ensure!(set >= 0, "personality: {}", std::io::Error::last_os_error());
+    let mut anew = std::process::Command::new(std::env::current_exe()?);
+    Err(anew.args(std::env::args_os().skip(1)).exec().into())
 }
 
 /// How a process becomes another one.
