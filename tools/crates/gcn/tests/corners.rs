@@ -136,6 +136,63 @@ fn mad_of_16_bits_takes_the_half_that_op_sel_says() {
     ]);
 }
 
+/// LLVM: "The inline immediate values are really f16 converted to f32, so we treat these as f16
+/// operands" (`VOP3P_Mix_Profile`).
+#[test]
+fn constants_of_mixed_multiply_adds_are_halves_where_their_source_is_one() {
+    const CONSTANTS: [(&str, f32); 9] = [
+        ("0.5", 0.5),
+        ("-0.5", -0.5),
+        ("1.0", 1.0),
+        ("-1.0", -1.0),
+        ("2.0", 2.0),
+        ("-2.0", -2.0),
+        ("4.0", 4.0),
+        ("-4.0", -4.0),
+        // 1/(2π) as a half; what a single is of it LLVM does not say.
+        ("0.15915494", 0.15917969),
+    ];
+    let others = [3f32, 7.0, 5.0];
+    let set = |wave: &mut Wave| {
+        for (register, other) in (2..).zip(others) {
+            wave.vgpr[register] = [other.to_bits(); 64];
+        }
+    };
+    for source in 0..3 {
+        let one = |(index, half): (usize, usize)| {
+            let mut operands = ["v2", "v3", "v4"];
+            operands[source] = CONSTANTS[index].0;
+            let mut halves = [0; 3];
+            halves[source] = half;
+            let ([a, b, c], to) = (operands, 5 + 9 * half + index);
+            format!("v_fma_mix_f32 v{to}, {a}, {b}, {c} op_sel_hi:{halves:?}\n ")
+        };
+        let all = (0..9).flat_map(|index| [(index, 0), (index, 1)]);
+        after(&all.map(one).collect::<String>(), set, |wave| {
+            let found = |register: usize| f32::from_bits(wave.vgpr[register][9]);
+            for (index, (name, value)) in CONSTANTS.into_iter().enumerate() {
+                let mut operands = others;
+                operands[source] = value;
+                let wanted = operands[0].mul_add(operands[1], operands[2]);
+                assert_eq!(found(14 + index), wanted, "half {name}, source {source}");
+                if index < 8 {
+                    assert_eq!(found(5 + index), wanted, "single {name}, source {source}");
+                }
+            }
+        });
+    }
+    let text = "v_mov_b32 v8, 0x4000\n v_mov_b32 v9, 0x4200\n\
+                v_fma_mix_f32 v10, v8, 1.0, v9 op_sel_hi:[1,1,1]\n\
+                v_fma_mix_f32 v11, v8, -1.0, v9 op_sel_hi:[1,1,1]\n\
+                v_mov_b32 v12, -1\n v_fma_mixlo_f16 v12, v2, 0.5, 2.0 op_sel_hi:[0,1,1]\n\
+                v_mov_b32 v13, -1\n v_fma_mixhi_f16 v13, v2, 0.5, 2.0 op_sel_hi:[0,1,1]";
+    after(text, set, |wave| {
+        let found = [10, 11, 12, 13].map(|register| wave.vgpr[register][9]);
+        let [sum, difference] = [5f32, 1.0].map(f32::to_bits);
+        assert_eq!(found, [sum, difference, 0xffff_4300, 0x4300_ffff]);
+    });
+}
+
 #[test]
 fn clamp_limits_multiply_adds_and_sums_of_differences() {
     let (top, least) = (i32::MAX as u32, i32::MIN as u32);
