@@ -193,6 +193,33 @@ fn constants_of_mixed_multiply_adds_are_halves_where_their_source_is_one() {
     });
 }
 
+/// LLVM's V_MOV_B64_PSEUDO of 0x3f800000_3f800000 is `v_pk_mov_b32 v[0:1], 1.0, 1.0`.
+#[test]
+fn constants_of_a_packed_move_are_singles() {
+    let text = "v_pk_mov_b32 v[6:7], 1.0, 2.0\n v_pk_mov_b32 v[8:9], 0.15915494, -4.0\n\
+                v_pk_mov_b32 v[10:11], -1, 5\n v_pk_mov_b32 v[12:13], 1.0, v[4:5] op_sel:[0,1]\n\
+                v_pk_mov_b32 v[14:15], v[2:3], v[4:5] op_sel:[0,1]\n\
+                v_pk_mov_b32 v[16:17], v[2:3], v[4:5] op_sel:[1,0]";
+    let set = |wave: &mut Wave| {
+        for register in 2..6 {
+            wave.vgpr[register] = [100 + register as u32; 64];
+        }
+    };
+    after(text, set, |wave| {
+        let found: Vec<u32> = wave.vgpr[6..18].iter().map(|lanes| lanes[63]).collect();
+        let [one, two, minus_four] = [1f32, 2.0, -4.0].map(f32::to_bits);
+        let wanted = [
+            [one, two],
+            [0x3e22_f983, minus_four],
+            [u32::MAX, 5],
+            [one, 105],
+            [102, 105],
+            [103, 104],
+        ];
+        assert_eq!(found, wanted.concat());
+    });
+}
+
 #[test]
 fn clamp_limits_multiply_adds_and_sums_of_differences() {
     let (top, least) = (i32::MAX as u32, i32::MIN as u32);
