@@ -502,7 +502,9 @@ fn a_counter_in_lds_moves_by_the_active_lanes() {
 #[test]
 fn loads_to_lds_read_nothing_for_places_outside() {
     let text = "s_movk_i32 m0, 0x380\n global_load_lds_dword v[2:3], off\n s_waitcnt vmcnt(0)\n\
-                v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1 offset:896";
+                v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1 offset:896\n\
+                s_movk_i32 m0, 8\n global_load_lds_dword v[6:7], off offset:-16\n\
+                s_waitcnt vmcnt(0)\n ds_read_b32 v5, v1";
     let set = |bench: &mut Bench| {
         let data = bench.wave().scalar64(2);
         bench.ram.write(data, &7u32.to_le_bytes()).unwrap();
@@ -511,11 +513,54 @@ fn loads_to_lds_read_nothing_for_places_outside() {
         let base = |lane: usize| if lane < 32 { data } else { 0x1000 };
         wave.vgpr[2] = std::array::from_fn(|lane| base(lane) as u32);
         wave.vgpr[3] = std::array::from_fn(|lane| (base(lane) >> 32) as u32);
+        let base = |lane: usize| if lane < 2 { 0x1000 } else { data + 16 };
+        wave.vgpr[6] = std::array::from_fn(|lane| base(lane) as u32);
+        wave.vgpr[7] = std::array::from_fn(|lane| (base(lane) >> 32) as u32);
     };
     on_all(Target::Gfx942, text, set, |bench| {
         let found = [0, 31, 32].map(|lane| bench.wave().vgpr[4][lane]);
         assert_eq!(found, [7, 7, 0]);
+        let found = [0, 61, 62].map(|lane| bench.wave().vgpr[5][lane]);
+        assert_eq!(found, [7, 7, 0]);
     });
+}
+
+/// LLVM: "offset applied to both global and LDS address" (`llvm.amdgcn.global.load.lds`).
+#[test]
+fn offsets_of_loads_to_lds_move_both_addresses_with_their_sign() {
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        let words: Vec<u8> = (1000..1256u32).flat_map(u32::to_le_bytes).collect();
+        bench.ram.write(data, &words).unwrap();
+        let from = |lane: usize| data + 64 + 4 * lane as u64;
+        let wave = &mut bench.group.waves[0];
+        wave.vgpr[2] = std::array::from_fn(|lane| from(lane) as u32);
+        wave.vgpr[3] = std::array::from_fn(|lane| (from(lane) >> 32) as u32);
+    };
+    for target in [Target::Gfx90a, Target::Gfx942, Target::Gfx950] {
+        let (name, lds) = match target {
+            Target::Gfx90a => ("global_load_dword", "lds"),
+            _ => ("global_load_lds_dword", ""),
+        };
+        let text = format!(
+            "s_movk_i32 m0, 64\n {name} v[2:3], off offset:-16 {lds}\n\
+             s_movk_i32 m0, 320\n {name} v[2:3], off offset:16 {lds}\n\
+             s_waitcnt vmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1\n\
+             ds_read_b32 v5, v1 offset:256\n ds_read_b32 v6, v1 offset:512"
+        );
+        on_all(target, &text, set, |bench| {
+            // Dwords 12 to 75 are those from data + 48 on, 84 to 147 those from data + 80 on.
+            let found: Vec<u32> = bench.wave().vgpr[4..7].concat();
+            for (dword, found) in (0..).zip(found) {
+                let wanted = match dword {
+                    12..76 => 1012 + dword - 12,
+                    84..148 => 1020 + dword - 84,
+                    _ => 0,
+                };
+                assert_eq!(found, wanted, "{target:?}: dword {dword}");
+            }
+        });
+    }
 }
 
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.
