@@ -220,6 +220,41 @@ fn constants_of_a_packed_move_are_singles() {
     });
 }
 
+/// MODE's FP_DENORM: 0 flushes sources, however results are rounded.
+#[test]
+fn mixed_multiply_adds_flush_singles_as_others_do() {
+    let text = "v_fma_mix_f32 v9, v2, v3, 0\n v_fma_f32 v10, v2, v3, 0\n\
+                v_fma_mix_f32 v11, v3, -v2, 0\n v_fma_f32 v12, v3, -v2, 0\n\
+                v_fma_mix_f32 v13, v4, 1.0, v2\n v_fma_f32 v14, v4, 1.0, v2\n\
+                v_mov_b32 v15, 0\n v_fma_mixlo_f16 v15, v2, v5, 0";
+    const SINGLES: u32 = 3 << 4;
+    let [subnormal, large, least, huge] = [0x0008_0000, 0x4980_0000, 0x0080_0000, 0x7f00_0000];
+    for round in [0, 3] {
+        // 2^-130 * ±2^20, 2^-126 + 2^-130, 2^-130 * 2^127.
+        let flushed = [0, 0, 0x8000_0000, 0x8000_0000, least, least, 0];
+        let product = 0x0880_0000;
+        let minus = product | 0x8000_0000;
+        let sum = 0x0088_0000;
+        let kept = [product, product, minus, minus, sum, sum, 0x3000];
+        for (denorm, wanted) in [(0, flushed), (SINGLES, kept)] {
+            let set = |wave: &mut Wave| {
+                wave.mode = wave.mode & !(mode::FP_ROUND | SINGLES) | round | round << 2 | denorm;
+                for (register, value) in (2..).zip([subnormal, large, least, huge]) {
+                    wave.vgpr[register] = [value; 64];
+                }
+            };
+            after(text, set, |wave| {
+                let found: Vec<u32> = wave.vgpr[9..16].iter().map(|lanes| lanes[5]).collect();
+                // The sum of -0 and 0 is not the matter here.
+                let sign = |bits: u32| if bits << 1 == 0 { 0 } else { bits };
+                let [found, wanted] = [found, wanted.to_vec()]
+                    .map(|all| all.into_iter().map(sign).collect::<Vec<u32>>());
+                assert_eq!(found, wanted, "{round} {denorm:#x}: {found:x?}");
+            });
+        }
+    }
+}
+
 #[test]
 fn clamp_limits_multiply_adds_and_sums_of_differences() {
     let (top, least) = (i32::MAX as u32, i32::MIN as u32);

@@ -238,7 +238,7 @@ impl Machine<'_> {
     /// OP_SEL_HI says so.
     fn mix(&mut self, v: &Valu, op: Vop3p) -> Done {
         let fp = self.single();
-        let [a, b, c] = [0, 1, 2].map(|index| self.mix_source(v, index));
+        let [a, b, c] = [0, 1, 2].map(|index| self.mix_source(v, index, fp));
         let mut d = [0; LANES];
         for i in 0..LANES {
             d[i] = exact_or(fp, soft::fma, [a[i], b[i], c[i]], fma32);
@@ -266,7 +266,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn mix_source(&self, v: &Valu, index: usize) -> Vgpr {
+    fn mix_source(&self, v: &Valu, index: usize, fp: Fp) -> Vgpr {
         let bit = |mask: u8| mask >> index & 1 != 0;
         let mut hold = [0; LANES];
         let lanes = self.raw32(v.src[index], &mut hold);
@@ -275,7 +275,8 @@ impl Machine<'_> {
         lanes.map(|value| {
             let bits = match bit(v.mods.op_sel_hi) {
                 true => half::to_f32((value >> shift) as u16).to_bits(),
-                false => value,
+                false if fp.denorm_in => value,
+                false => F32.flush(value.into()) as u32,
             };
             let bits = if magnitude { bits & 0x7fff_ffff } else { bits };
             if negate {
