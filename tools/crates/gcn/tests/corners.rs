@@ -344,6 +344,34 @@ fn clamp_limits_multiply_adds_and_sums_of_differences() {
     });
 }
 
+/// CLAMP is the larger one of 0 and the result: of zeros +0.
+#[test]
+fn clamp_leaves_no_negative_zero() {
+    let text = "v_mul_f16_e64 v8, v2, v3 clamp\n v_pk_mul_f16 v9, v2, v3 clamp\n\
+                v_pk_fma_f16 v10, v2, v3, v4 clamp\n v_pk_add_f16 v11, v4, v4 clamp\n\
+                v_mul_f32_e64 v12, v6, v3 clamp\n v_fma_mix_f32 v13, v6, v3, v20 clamp\n\
+                v_fma_mixlo_f16 v14, v6, v3, v20 clamp\n\
+                v_fma_mixhi_f16 v15, v6, v3, v20 clamp\n\
+                v_pk_mul_f32 v[16:17], v[6:7], v[22:23] clamp\n\
+                v_pk_fma_f32 v[18:19], v[6:7], v[22:23], v[20:21] clamp\n\
+                v_pk_mul_f16 v24, v25, v26 clamp";
+    let set = |wave: &mut Wave| {
+        // Halves of -1 and -0, singles of them, and 1 and 4 with halves.
+        let halves = [(2, 0xbc00_bc00), (4, 0x8000_8000)];
+        let singles = [6, 7].map(|register| (register, 0xbf80_0000));
+        let zeros = [20, 21].map(|register| (register, 0x8000_0000));
+        let others = [(25, 0x4400_3c00), (26, 0x3800_3800)];
+        for (register, value) in [halves, singles, zeros, others].concat() {
+            wave.vgpr[register] = [value; 64];
+        }
+    };
+    after(text, set, |wave| {
+        let found: Vec<u32> = wave.vgpr[8..20].iter().map(|lanes| lanes[3]).collect();
+        assert_eq!(found, [0; 12], "{found:x?}");
+        assert_eq!(wave.vgpr[24][3], 0x3c00_3800);
+    });
+}
+
 /// What CLAMP does to these no document says, and of M0 each says something else.
 #[test]
 fn what_nobody_knows_is_refused() {

@@ -2,6 +2,7 @@
 //! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low
 //! and the high result take; `neg` and `abs` hold the negations of the low and the high operands.
 
+use super::operand::clamp;
 use super::{blank, half_fma, half_result, Done, Machine};
 use crate::exec::unsupported;
 use crate::float::{fma32, half, least, min_max, settle32, soft, Fp, Round, F16, F32};
@@ -318,19 +319,9 @@ fn half_pair(fp: Fp, exact: super::Exact2, a: u64, b: u64, fast: impl Fn(f32, f3
 }
 
 fn clamp_half(fp: Fp, bits: u64) -> u32 {
-    let value = half::to_f32(bits as u16);
-    match value.is_nan() {
-        true if fp.dx10_clamp => 0,
-        true => bits as u32,
-        false => half::from_f32(value.clamp(0.0, 1.0)).into(),
-    }
+    clamp(half::to_f32(bits as u16).into(), bits, fp, 0x3c00) as u32
 }
 
 fn clamp_single(fp: Fp, bits: u32) -> u32 {
-    let value = f32::from_bits(bits);
-    match value.is_nan() {
-        true if fp.dx10_clamp => 0,
-        true => bits,
-        false => value.clamp(0.0, 1.0).to_bits(),
-    }
+    clamp(f32::from_bits(bits).into(), bits.into(), fp, 0x3f80_0000) as u32
 }
