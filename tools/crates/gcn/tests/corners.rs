@@ -136,6 +136,125 @@ fn mad_of_16_bits_takes_the_half_that_op_sel_says() {
     ]);
 }
 
+/// LLVM: "The inline immediate values are really f16 converted to f32, so we treat these as f16
+/// operands" (`VOP3P_Mix_Profile`).
+#[test]
+fn constants_of_mixed_multiply_adds_are_halves_where_their_source_is_one() {
+    const CONSTANTS: [(&str, f32); 9] = [
+        ("0.5", 0.5),
+        ("-0.5", -0.5),
+        ("1.0", 1.0),
+        ("-1.0", -1.0),
+        ("2.0", 2.0),
+        ("-2.0", -2.0),
+        ("4.0", 4.0),
+        ("-4.0", -4.0),
+        // 1/(2π) as a half; what a single is of it LLVM does not say.
+        ("0.15915494", 0.15917969),
+    ];
+    let others = [3f32, 7.0, 5.0];
+    let set = |wave: &mut Wave| {
+        for (register, other) in (2..).zip(others) {
+            wave.vgpr[register] = [other.to_bits(); 64];
+        }
+    };
+    for source in 0..3 {
+        let one = |(index, half): (usize, usize)| {
+            let mut operands = ["v2", "v3", "v4"];
+            operands[source] = CONSTANTS[index].0;
+            let mut halves = [0; 3];
+            halves[source] = half;
+            let ([a, b, c], to) = (operands, 5 + 9 * half + index);
+            format!("v_fma_mix_f32 v{to}, {a}, {b}, {c} op_sel_hi:{halves:?}\n ")
+        };
+        let all = (0..9).flat_map(|index| [(index, 0), (index, 1)]);
+        after(&all.map(one).collect::<String>(), set, |wave| {
+            let found = |register: usize| f32::from_bits(wave.vgpr[register][9]);
+            for (index, (name, value)) in CONSTANTS.into_iter().enumerate() {
+                let mut operands = others;
+                operands[source] = value;
+                let wanted = operands[0].mul_add(operands[1], operands[2]);
+                assert_eq!(found(14 + index), wanted, "half {name}, source {source}");
+                if index < 8 {
+                    assert_eq!(found(5 + index), wanted, "single {name}, source {source}");
+                }
+            }
+        });
+    }
+    let text = "v_mov_b32 v8, 0x4000\n v_mov_b32 v9, 0x4200\n\
+                v_fma_mix_f32 v10, v8, 1.0, v9 op_sel_hi:[1,1,1]\n\
+                v_fma_mix_f32 v11, v8, -1.0, v9 op_sel_hi:[1,1,1]\n\
+                v_mov_b32 v12, -1\n v_fma_mixlo_f16 v12, v2, 0.5, 2.0 op_sel_hi:[0,1,1]\n\
+                v_mov_b32 v13, -1\n v_fma_mixhi_f16 v13, v2, 0.5, 2.0 op_sel_hi:[0,1,1]";
+    after(text, set, |wave| {
+        let found = [10, 11, 12, 13].map(|register| wave.vgpr[register][9]);
+        let [sum, difference] = [5f32, 1.0].map(f32::to_bits);
+        assert_eq!(found, [sum, difference, 0xffff_4300, 0x4300_ffff]);
+    });
+}
+
+/// LLVM's V_MOV_B64_PSEUDO of 0x3f800000_3f800000 is `v_pk_mov_b32 v[0:1], 1.0, 1.0`.
+#[test]
+fn constants_of_a_packed_move_are_singles() {
+    let text = "v_pk_mov_b32 v[6:7], 1.0, 2.0\n v_pk_mov_b32 v[8:9], 0.15915494, -4.0\n\
+                v_pk_mov_b32 v[10:11], -1, 5\n v_pk_mov_b32 v[12:13], 1.0, v[4:5] op_sel:[0,1]\n\
+                v_pk_mov_b32 v[14:15], v[2:3], v[4:5] op_sel:[0,1]\n\
+                v_pk_mov_b32 v[16:17], v[2:3], v[4:5] op_sel:[1,0]";
+    let set = |wave: &mut Wave| {
+        for register in 2..6 {
+            wave.vgpr[register] = [100 + register as u32; 64];
+        }
+    };
+    after(text, set, |wave| {
+        let found: Vec<u32> = wave.vgpr[6..18].iter().map(|lanes| lanes[63]).collect();
+        let [one, two, minus_four] = [1f32, 2.0, -4.0].map(f32::to_bits);
+        let wanted = [
+            [one, two],
+            [0x3e22_f983, minus_four],
+            [u32::MAX, 5],
+            [one, 105],
+            [102, 105],
+            [103, 104],
+        ];
+        assert_eq!(found, wanted.concat());
+    });
+}
+
+/// MODE's FP_DENORM: 0 flushes sources, however results are rounded.
+#[test]
+fn mixed_multiply_adds_flush_singles_as_others_do() {
+    let text = "v_fma_mix_f32 v9, v2, v3, 0\n v_fma_f32 v10, v2, v3, 0\n\
+                v_fma_mix_f32 v11, v3, -v2, 0\n v_fma_f32 v12, v3, -v2, 0\n\
+                v_fma_mix_f32 v13, v4, 1.0, v2\n v_fma_f32 v14, v4, 1.0, v2\n\
+                v_mov_b32 v15, 0\n v_fma_mixlo_f16 v15, v2, v5, 0";
+    const SINGLES: u32 = 3 << 4;
+    let [subnormal, large, least, huge] = [0x0008_0000, 0x4980_0000, 0x0080_0000, 0x7f00_0000];
+    for round in [0, 3] {
+        // 2^-130 * ±2^20, 2^-126 + 2^-130, 2^-130 * 2^127.
+        let flushed = [0, 0, 0x8000_0000, 0x8000_0000, least, least, 0];
+        let product = 0x0880_0000;
+        let minus = product | 0x8000_0000;
+        let sum = 0x0088_0000;
+        let kept = [product, product, minus, minus, sum, sum, 0x3000];
+        for (denorm, wanted) in [(0, flushed), (SINGLES, kept)] {
+            let set = |wave: &mut Wave| {
+                wave.mode = wave.mode & !(mode::FP_ROUND | SINGLES) | round | round << 2 | denorm;
+                for (register, value) in (2..).zip([subnormal, large, least, huge]) {
+                    wave.vgpr[register] = [value; 64];
+                }
+            };
+            after(text, set, |wave| {
+                let found: Vec<u32> = wave.vgpr[9..16].iter().map(|lanes| lanes[5]).collect();
+                // The sum of -0 and 0 is not the matter here.
+                let sign = |bits: u32| if bits << 1 == 0 { 0 } else { bits };
+                let [found, wanted] = [found, wanted.to_vec()]
+                    .map(|all| all.into_iter().map(sign).collect::<Vec<u32>>());
+                assert_eq!(found, wanted, "{round} {denorm:#x}: {found:x?}");
+            });
+        }
+    }
+}
+
 #[test]
 fn clamp_limits_multiply_adds_and_sums_of_differences() {
     let (top, least) = (i32::MAX as u32, i32::MIN as u32);
@@ -222,6 +341,34 @@ fn clamp_limits_multiply_adds_and_sums_of_differences() {
     after(wide, set, |wave| {
         assert_eq!([6, 7].map(|register| wave.vgpr[register][9]), [u32::MAX; 2]);
         assert_eq!([8, 9].map(|register| wave.vgpr[register][9]), [0, least]);
+    });
+}
+
+/// CLAMP is the larger one of 0 and the result: of zeros +0.
+#[test]
+fn clamp_leaves_no_negative_zero() {
+    let text = "v_mul_f16_e64 v8, v2, v3 clamp\n v_pk_mul_f16 v9, v2, v3 clamp\n\
+                v_pk_fma_f16 v10, v2, v3, v4 clamp\n v_pk_add_f16 v11, v4, v4 clamp\n\
+                v_mul_f32_e64 v12, v6, v3 clamp\n v_fma_mix_f32 v13, v6, v3, v20 clamp\n\
+                v_fma_mixlo_f16 v14, v6, v3, v20 clamp\n\
+                v_fma_mixhi_f16 v15, v6, v3, v20 clamp\n\
+                v_pk_mul_f32 v[16:17], v[6:7], v[22:23] clamp\n\
+                v_pk_fma_f32 v[18:19], v[6:7], v[22:23], v[20:21] clamp\n\
+                v_pk_mul_f16 v24, v25, v26 clamp";
+    let set = |wave: &mut Wave| {
+        // Halves of -1 and -0, singles of them, and 1 and 4 with halves.
+        let halves = [(2, 0xbc00_bc00), (4, 0x8000_8000)];
+        let singles = [6, 7].map(|register| (register, 0xbf80_0000));
+        let zeros = [20, 21].map(|register| (register, 0x8000_0000));
+        let others = [(25, 0x4400_3c00), (26, 0x3800_3800)];
+        for (register, value) in [halves, singles, zeros, others].concat() {
+            wave.vgpr[register] = [value; 64];
+        }
+    };
+    after(text, set, |wave| {
+        let found: Vec<u32> = wave.vgpr[8..20].iter().map(|lanes| lanes[3]).collect();
+        assert_eq!(found, [0; 12], "{found:x?}");
+        assert_eq!(wave.vgpr[24][3], 0x3c00_3800);
     });
 }
 
@@ -418,7 +565,9 @@ fn a_counter_in_lds_moves_by_the_active_lanes() {
 #[test]
 fn loads_to_lds_read_nothing_for_places_outside() {
     let text = "s_movk_i32 m0, 0x380\n global_load_lds_dword v[2:3], off\n s_waitcnt vmcnt(0)\n\
-                v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1 offset:896";
+                v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1 offset:896\n\
+                s_movk_i32 m0, 8\n global_load_lds_dword v[6:7], off offset:-16\n\
+                s_waitcnt vmcnt(0)\n ds_read_b32 v5, v1";
     let set = |bench: &mut Bench| {
         let data = bench.wave().scalar64(2);
         bench.ram.write(data, &7u32.to_le_bytes()).unwrap();
@@ -427,11 +576,54 @@ fn loads_to_lds_read_nothing_for_places_outside() {
         let base = |lane: usize| if lane < 32 { data } else { 0x1000 };
         wave.vgpr[2] = std::array::from_fn(|lane| base(lane) as u32);
         wave.vgpr[3] = std::array::from_fn(|lane| (base(lane) >> 32) as u32);
+        let base = |lane: usize| if lane < 2 { 0x1000 } else { data + 16 };
+        wave.vgpr[6] = std::array::from_fn(|lane| base(lane) as u32);
+        wave.vgpr[7] = std::array::from_fn(|lane| (base(lane) >> 32) as u32);
     };
     on_all(Target::Gfx942, text, set, |bench| {
         let found = [0, 31, 32].map(|lane| bench.wave().vgpr[4][lane]);
         assert_eq!(found, [7, 7, 0]);
+        let found = [0, 61, 62].map(|lane| bench.wave().vgpr[5][lane]);
+        assert_eq!(found, [7, 7, 0]);
     });
+}
+
+/// LLVM: "offset applied to both global and LDS address" (`llvm.amdgcn.global.load.lds`).
+#[test]
+fn offsets_of_loads_to_lds_move_both_addresses_with_their_sign() {
+    let set = |bench: &mut Bench| {
+        let data = bench.wave().scalar64(2);
+        let words: Vec<u8> = (1000..1256u32).flat_map(u32::to_le_bytes).collect();
+        bench.ram.write(data, &words).unwrap();
+        let from = |lane: usize| data + 64 + 4 * lane as u64;
+        let wave = &mut bench.group.waves[0];
+        wave.vgpr[2] = std::array::from_fn(|lane| from(lane) as u32);
+        wave.vgpr[3] = std::array::from_fn(|lane| (from(lane) >> 32) as u32);
+    };
+    for target in [Target::Gfx90a, Target::Gfx942, Target::Gfx950] {
+        let (name, lds) = match target {
+            Target::Gfx90a => ("global_load_dword", "lds"),
+            _ => ("global_load_lds_dword", ""),
+        };
+        let text = format!(
+            "s_movk_i32 m0, 64\n {name} v[2:3], off offset:-16 {lds}\n\
+             s_movk_i32 m0, 320\n {name} v[2:3], off offset:16 {lds}\n\
+             s_waitcnt vmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n ds_read_b32 v4, v1\n\
+             ds_read_b32 v5, v1 offset:256\n ds_read_b32 v6, v1 offset:512"
+        );
+        on_all(target, &text, set, |bench| {
+            // Dwords 12 to 75 are those from data + 48 on, 84 to 147 those from data + 80 on.
+            let found: Vec<u32> = bench.wave().vgpr[4..7].concat();
+            for (dword, found) in (0..).zip(found) {
+                let wanted = match dword {
+                    12..76 => 1012 + dword - 12,
+                    84..148 => 1020 + dword - 84,
+                    _ => 0,
+                };
+                assert_eq!(found, wanted, "{target:?}: dword {dword}");
+            }
+        });
+    }
 }
 
 /// The guide: SCC is S0 < S1 for a minimum, S0 >= S1 for a maximum.

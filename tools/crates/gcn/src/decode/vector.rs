@@ -367,10 +367,15 @@ pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
         return scaled;
     }
     let types = op.types();
+    let op_sel_hi = (second >> 27 & 3 | word >> 12 & 4) as u8;
     let mut src = [Src::None; 3];
     for (index, src) in src.iter_mut().enumerate() {
         if types[index + 1] != Ty::N {
-            *src = reader.long_source(second >> (9 * index) & 0x1ff, types[index + 1])?;
+            let ty = match op.is_mix() && op_sel_hi >> index & 1 != 0 {
+                true => Ty::F16,
+                false => types[index + 1],
+            };
+            *src = reader.long_source(second >> (9 * index) & 0x1ff, ty)?;
         }
     }
     let mut valu = Valu {
@@ -384,7 +389,7 @@ pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
             neg: (second >> 29) as u8,
             abs: (word >> 8 & 7) as u8,
             op_sel: (word >> 11 & 7) as u8,
-            op_sel_hi: (second >> 27 & 3 | word >> 12 & 4) as u8,
+            op_sel_hi,
             omod: 0,
             clamp: word >> 15 & 1 != 0,
             bitop3: 0,
@@ -478,6 +483,15 @@ fn mixed(format: u8) -> Ty {
 }
 
 impl Vop3p {
+    /// Whether OP_SEL_HI says which of its sources are halves, constants too; the others are
+    /// singles.
+    pub fn is_mix(self) -> bool {
+        matches!(
+            self,
+            Vop3p::v_fma_mix_f32 | Vop3p::v_fma_mixlo_f16 | Vop3p::v_fma_mixhi_f16
+        )
+    }
+
     /// Whether CBSZ and BLGP say what A and B are.
     pub fn is_mixed(self) -> bool {
         self.mnemonic().ends_with("f8f6f4")

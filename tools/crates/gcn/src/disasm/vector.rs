@@ -86,14 +86,7 @@ fn scalar_result(v: &Valu) -> Option<String> {
 
 /// Packed operations, whose `neg` and `abs` fields mean something else.
 fn is_packed(v: &Valu) -> bool {
-    matches!(v.op, ValuOp::Packed(op) if !is_mix(op))
-}
-
-fn is_mix(op: Vop3p) -> bool {
-    matches!(
-        op,
-        Vop3p::v_fma_mix_f32 | Vop3p::v_fma_mixlo_f16 | Vop3p::v_fma_mixhi_f16
-    )
+    matches!(v.op, ValuOp::Packed(op) if !op.is_mix())
 }
 
 fn modified(v: &Valu, index: usize, src: Src, ty: Ty) -> String {
@@ -201,7 +194,7 @@ fn op_sel(v: &Valu) -> String {
 
 fn packed(v: &Valu) -> String {
     let count = count(v);
-    let mix = matches!(v.op, ValuOp::Packed(op) if is_mix(op));
+    let mix = matches!(v.op, ValuOp::Packed(op) if op.is_mix());
     let high = list(
         "op_sel_hi",
         v.mods.op_sel_hi,

@@ -518,9 +518,10 @@ impl Machine<'_> {
         }
     }
 
-    /// Loads whose data goes to LDS, lane after lane, from M0's address on. Lanes whose place is
-    /// not in the work-group's LDS read nothing (the ISA guide, 9.1.9.1: "Set the active-mask to
-    /// limit buffer reads to those threads that return data to a legal LDS location").
+    /// Loads whose data goes to LDS, lane after lane, from M0's address on, which the instruction's
+    /// signed offset moves as it moves memory's. Lanes whose place is not in the work-group's LDS
+    /// read nothing (the ISA guide, 9.1.9.1: "Set the active-mask to limit buffer reads to those
+    /// threads that return data to a legal LDS location").
     fn load_to_lds(&mut self, inst: &Inst, mem: &MemInst, places: &Places) -> Done {
         let (bytes, signed) = match mem.op {
             MemOp::LoadLds(bytes, signed) => (usize::from(bytes), signed),
@@ -533,11 +534,13 @@ impl Machine<'_> {
         };
         // As many bits as an address in LDS has.
         let mask = (self.target.lds_bytes().next_power_of_two() - 1) & !3;
-        let base = u64::from(self.wave.m0() & mask) + mem.offset.max(0) as u64;
+        let base = i64::from(self.wave.m0() & mask) + i64::from(mem.offset);
         // Three dwords have the room of four.
         let room = bytes.max(4).next_power_of_two();
         for lane in lanes(self.wave.exec()) {
-            let to = base + (room * lane) as u64;
+            let Ok(to) = u64::try_from(base + (room * lane) as i64) else {
+                continue;
+            };
             if to + bytes.max(4) as u64 > self.lds.len() as u64 {
                 continue;
             }

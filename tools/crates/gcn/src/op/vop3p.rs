@@ -45,7 +45,7 @@ ops! {
         48 v_pk_fma_f32 [PF32 PF32 PF32 PF32],
         49 v_pk_mul_f32 [PF32 PF32 PF32],
         50 v_pk_add_f32 [PF32 PF32 PF32],
-        51 v_pk_mov_b32 [B64 B64 B64],
+        51 v_pk_mov_b32 [PF32 PF32 PF32],
         53 v_mfma_f32_16x16x32_bf16 [B128 B128 B128 B128] Gfx950,
         54 v_mfma_i32_16x16x64_i8 [B128 B128 B128 B128] Gfx950,
         55 v_mfma_f32_32x32x16_bf16 [B512 B128 B128 B512] Gfx950,

@@ -99,6 +99,7 @@ s_call_b64 s[0:1], 4
 v_readlane_b32 s0, v1, m0
 v_readlane_b32 s0, v1, 3
 v_pk_mov_b32 v[0:1], v[2:3], v[4:5] op_sel:[1,0]
+v_pk_mov_b32 v[0:1], 0.15915494, 1.0
 v_cvt_f16_f32_e64 v0, v1 clamp
 v_pk_add_u16 v0, v1, 1.0
 v_pk_add_f16 v0, v1, 1.0

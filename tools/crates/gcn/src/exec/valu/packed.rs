@@ -2,6 +2,7 @@
 //! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low
 //! and the high result take; `neg` and `abs` hold the negations of the low and the high operands.
 
+use super::operand::clamp;
 use super::{blank, half_fma, half_result, Done, Machine};
 use crate::exec::unsupported;
 use crate::float::{fma32, half, least, min_max, settle32, soft, Fp, Round, F16, F32};
@@ -238,7 +239,7 @@ impl Machine<'_> {
     /// OP_SEL_HI says so.
     fn mix(&mut self, v: &Valu, op: Vop3p) -> Done {
         let fp = self.single();
-        let [a, b, c] = [0, 1, 2].map(|index| self.mix_source(v, index));
+        let [a, b, c] = [0, 1, 2].map(|index| self.mix_source(v, index, fp));
         let mut d = [0; LANES];
         for i in 0..LANES {
             d[i] = exact_or(fp, soft::fma, [a[i], b[i], c[i]], fma32);
@@ -266,7 +267,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn mix_source(&self, v: &Valu, index: usize) -> Vgpr {
+    fn mix_source(&self, v: &Valu, index: usize, fp: Fp) -> Vgpr {
         let bit = |mask: u8| mask >> index & 1 != 0;
         let mut hold = [0; LANES];
         let lanes = self.raw32(v.src[index], &mut hold);
@@ -275,7 +276,8 @@ impl Machine<'_> {
         lanes.map(|value| {
             let bits = match bit(v.mods.op_sel_hi) {
                 true => half::to_f32((value >> shift) as u16).to_bits(),
-                false => value,
+                false if fp.denorm_in => value,
+                false => F32.flush(value.into()) as u32,
             };
             let bits = if magnitude { bits & 0x7fff_ffff } else { bits };
             if negate {
@@ -317,19 +319,9 @@ fn half_pair(fp: Fp, exact: super::Exact2, a: u64, b: u64, fast: impl Fn(f32, f3
 }
 
 fn clamp_half(fp: Fp, bits: u64) -> u32 {
-    let value = half::to_f32(bits as u16);
-    match value.is_nan() {
-        true if fp.dx10_clamp => 0,
-        true => bits as u32,
-        false => half::from_f32(value.clamp(0.0, 1.0)).into(),
-    }
+    clamp(half::to_f32(bits as u16).into(), bits, fp, 0x3c00) as u32
 }
 
 fn clamp_single(fp: Fp, bits: u32) -> u32 {
-    let value = f32::from_bits(bits);
-    match value.is_nan() {
-        true if fp.dx10_clamp => 0,
-        true => bits,
-        false => value.clamp(0.0, 1.0).to_bits(),
-    }
+    clamp(f32::from_bits(bits).into(), bits.into(), fp, 0x3f80_0000) as u32
 }
