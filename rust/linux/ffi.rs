@@ -91,6 +91,17 @@ unsafe extern "C" {
 #[repr(C)]
 pub(super) struct RawMigration(c_void);
 
+// Those of `merged.c`, declared as `merged.h` has them.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    pub(super) fn amdkfd_may_be_collected(vma: *const bindings::vm_area_struct) -> bool;
+    pub(super) fn amdkfd_next_run(
+        vma: *mut bindings::vm_area_struct,
+        start: *mut c_ulong,
+        end: *mut c_ulong,
+    ) -> bool;
+}
+
 // Those of `migrate.c`, declared as `migrate.h` has them.
 #[allow(improper_ctypes)]
 unsafe extern "C" {

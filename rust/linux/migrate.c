@@ -19,6 +19,7 @@
 #include <linux/xarray.h>
 
 #include "features_generated.h"
+#include "merged.h"
 #include "migrate.h"
 #include "whole.h"
 
@@ -67,14 +68,6 @@ int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, un
 	int ret;
 
 	if (end <= start)
-		return -EINVAL;
-	/*
-	 * KSM may have merged pages here, and only in such a mapping. migrate_vma_*() would put the
-	 * number of a device page into KSM's tree: ksmd reads the page, which the kernel has no
-	 * mapping of, and passes over entries of device pages when it looks for who has one, so
-	 * that nobody finds them any more. Nor may merged pages be collected and stay.
-	 */
-	if (!(what & AMDKFD_MIGRATE_FROM_DEVICE) && (vma->vm_flags & VM_MERGEABLE))
 		return -EINVAL;
 	migration = new_migration(count, 2);
 	if (!migration)
@@ -293,7 +286,7 @@ int amdkfd_migration_bind(unsigned long (*lookup)(const char *name), const char 
 	static_call_update(free_anon_vma, (void *)at[1]);
 	static_call_update(unmap_folio, (void *)at[2]);
 	static_call_update(map_again, (void *)at[3]);
-	return 0;
+	return amdkfd_merged_bind(lookup, missing);
 }
 
 /*

@@ -57,8 +57,8 @@ struct amdkfd_migration;
 #define AMDKFD_MIGRATE_LARGE		2
 
 /*
- * Collects the pages of [start, end) of @vma: those in system memory, and places without a page; or
- * (FROM_DEVICE) the device pages of @owner. Under mmap_lock. LARGE: a large folio of which all is
+ * Collects the pages of [start, end) of @vma: those in system memory, and places without a page, in
+ * what amdkfd_next_run() has said; or (FROM_DEVICE) the device pages of @owner. Under mmap_lock. LARGE: a large folio of which all is
  * there is one place, and so is as much without a page; else the kernel splits such folios, but
  * those of device pages, which stay. Of device pages all is to be of that folio, and -E2BIG says
  * that it has to be split before, since others have mapped it as well, or what it is mapped in.

@@ -233,6 +233,54 @@ pub(crate) fn may_be_large(vma: &VmaRef) -> bool {
     unsafe { ffi::amdkfd_large_is_allowed(vma.as_ptr()) }
 }
 
+/// Whether a mapping may have pages that can be collected to go to a device.
+pub(crate) fn may_be_collected(vma: &VmaRef) -> bool {
+    // SAFETY: The mapping is valid as long as the reference, and is only read.
+    unsafe { ffi::amdkfd_may_be_collected(vma.as_ptr()) }
+}
+
+/// Pages of a mapping that may be collected to go to a device, as long as mmap_lock is held.
+#[derive(Clone)]
+pub(crate) struct Run<'a> {
+    vma: &'a VmaRef,
+    addresses: Range<usize>,
+}
+
+impl Run<'_> {
+    /// Where it begins.
+    pub(crate) fn start(&self) -> usize {
+        self.addresses.start
+    }
+}
+
+/// All of them in an area: between them are pages that KSM has merged, or that may be such.
+pub(crate) struct Runs<'a> {
+    vma: &'a VmaRef,
+    rest: Range<usize>,
+}
+
+impl<'a> Runs<'a> {
+    /// Those in `area`, which lies in the mapping.
+    pub(crate) fn new(vma: &'a VmaRef, area: Range<usize>) -> Self {
+        Self { vma, rest: area }
+    }
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = Run<'a>;
+
+    fn next(&mut self) -> Option<Run<'a>> {
+        let Range { mut start, mut end } = self.rest.clone();
+        // SAFETY: mmap_lock is held as long as the reference; the area is checked.
+        let is_one = unsafe { ffi::amdkfd_next_run(self.vma.as_ptr(), &mut start, &mut end) };
+        self.rest.start = if is_one { end } else { self.rest.end };
+        is_one.then_some(Run {
+            vma: self.vma,
+            addresses: start..end,
+        })
+    }
+}
+
 /// Makes single pages of the large folio that this page is in. Waits for the folio's lock.
 /// `EAGAIN`: not at the moment. Does nothing if there is none.
 ///
@@ -292,17 +340,11 @@ pub(crate) struct Migration<'a> {
 }
 
 impl<'a> Migration<'a> {
-    /// Collects what of `range` is in system memory, and places without a page. Under mmap_lock.
+    /// Collects what of a run is in system memory, and places without a page. Under mmap_lock.
     /// `owner`: whose notifiers know of it. `large`: large folios, and as much without a page, are
-    /// one place; else the kernel splits these. `EINVAL`: not memory that can be moved, or memory
-    /// in which KSM may merge pages (`MADV_MERGEABLE`).
-    pub(crate) fn from_system(
-        vma: &'a VmaRef,
-        range: Range<usize>,
-        owner: PageOwner,
-        large: bool,
-    ) -> Result<Self> {
-        Self::collect(vma, range, large_if(large), owner, null_mut())
+    /// one place; else the kernel splits these. `EINVAL`: not memory that can be moved.
+    pub(crate) fn from_system(run: Run<'a>, owner: PageOwner, large: bool) -> Result<Self> {
+        Self::collect(run.vma, run.addresses, large_if(large), owner, null_mut())
     }
 
     /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: a

@@ -37,6 +37,7 @@ use crate::{
             LargePlace,
             Migration,
             PageOwner,
+            Runs,
             Source,
             LARGE_PAGES, //
         },
@@ -288,15 +289,26 @@ impl Svm {
     ) -> Result<u32> {
         // Until the pages are there.
         let _awake = sleep::enter()?;
+        let mut is_possible = false;
+        each_mapping(place, pages, |_, vma, _| {
+            is_possible |= migrate::may_be_collected(vma);
+            Ok(())
+        })?;
+        if !is_possible {
+            // Nobody has to make room for nothing.
+            return Ok(0);
+        }
         let mover = self.mover(place, pages, why.range, gpu)?;
         mover.audience().set_locations(self.ids_at(why.locations()));
         let mut moved = 0;
         each_mapping(place, pages, |_, vma, here| {
-            let bytes = here.start as usize..here.end as usize;
-            let first = here.start >> PAGE_SHIFT;
-            let collect = |large| Migration::from_system(vma, bytes.clone(), owner, large);
             // Where the user wants no large pages none is made, there or on the way back.
-            moved += mover.take(collect, first, migrate::may_be_large(vma))?;
+            let large = migrate::may_be_large(vma);
+            for run in Runs::new(vma, here.start as usize..here.end as usize) {
+                let first = (run.start() >> PAGE_SHIFT) as u64;
+                let collect = |large| Migration::from_system(run.clone(), owner, large);
+                moved += mover.take(collect, first, large)?;
+            }
             Ok(())
         })?;
         Ok(moved)

@@ -60,6 +60,8 @@ enum What {
     Beside,
     /// A prefetch of pages that the kernel has merged, and goes on merging, `--steps` times.
     Merged,
+    /// The same of one that was in the swap when its mapping ceased to be mergeable.
+    Swapped,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -95,7 +97,8 @@ impl What {
         match self {
             Self::Attributes => SCRIPTS,
             Self::Generated | Self::Hold => &[],
-            Self::Pieces | Self::Wholes | Self::Beside | Self::Merged => &[],
+            Self::Pieces | Self::Wholes | Self::Beside => &[],
+            Self::Merged | Self::Swapped => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -126,6 +129,7 @@ impl Svm {
             (What::Wholes, _) => wholes::run(self.xnack, self.seed, self.steps),
             (What::Beside, _) => beside::run(self.xnack),
             (What::Merged, _) => merged::run(self.xnack, self.steps),
+            (What::Swapped, _) => merged::swapped(self.xnack),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));

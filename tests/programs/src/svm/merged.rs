@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// Equal pages: those that are prefetched, and as many that are written then.
 const PAGES: u64 = 64;
 const LATER: u64 = BASE + LARGE;
+/// What each begins with.
+const WORD: u32 = 77;
 /// Enough for all scans, and for who reads the pages.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Scans, in which KSM meets each address, and forgets those that it does not see.
@@ -53,30 +55,61 @@ pub fn until_shared(pages: u64) -> Result<bool> {
 }
 
 /// Equal pages that may be merged.
-fn mergeable(world: &World, start: u64) -> Result<()> {
-    world.map(start, PAGES * PAGE, "rw", "private")??;
-    world.advise(start, PAGES * PAGE, "mergeable")??;
-    for page in 0..PAGES {
-        world.store(start + page * PAGE, 77);
+fn mergeable(world: &World, start: u64, pages: u64) -> Result<()> {
+    world.map(start, pages * PAGE, "rw", "private")??;
+    world.advise(start, pages * PAGE, "mergeable")??;
+    for page in 0..pages {
+        world.store(start + page * PAGE, WORD);
     }
     Ok(())
 }
 
-/// Pages of which each has the word.
-fn with(world: &World, start: u64, word: u32) -> usize {
-    let words = (0..PAGES).map(|page| world.word(start + page * PAGE));
-    words.filter(|it| *it == word).count()
+/// Pages that are as they were.
+fn with(world: &World, start: u64, pages: u64) -> usize {
+    let words = (0..pages).map(|page| world.word(start + page * PAGE));
+    words.filter(|it| *it == WORD).count()
+}
+
+/// What /proc/self/pagemap says of pages.
+fn entries(start: u64, pages: u64) -> Result<Vec<u64>> {
+    let mut bytes = vec![0; 8 * pages as usize];
+    fs::File::open("/proc/self/pagemap")?.read_exact_at(&mut bytes, start / PAGE * 8)?;
+    let words = bytes.chunks_exact(8).map(|it| it.try_into());
+    Ok(words
+        .map(|it| it.map(u64::from_ne_bytes))
+        .collect::<Result<_, _>>()?)
 }
 
 /// Pages that the processor has no page for: in VRAM.
-fn away(start: u64) -> Result<usize> {
+fn away(start: u64, pages: u64) -> Result<usize> {
     const PRESENT: u64 = 1 << 63;
-    let mut entries = [0; 8 * PAGES as usize];
-    fs::File::open("/proc/self/pagemap")?.read_exact_at(&mut entries, start / PAGE * 8)?;
-    let entries = entries.chunks_exact(8).map(|it| it.try_into());
-    let entries: Vec<[u8; 8]> = entries.collect::<Result<_, _>>()?;
-    let is_away = |it: &&[u8; 8]| u64::from_ne_bytes(**it) & PRESENT == 0;
-    Ok(entries.iter().filter(is_away).count())
+    let entries = entries(start, pages)?;
+    Ok(entries.iter().filter(|it| **it & PRESENT == 0).count())
+}
+
+/// Whether a page is one that KSM has merged.
+fn is_merged(address: u64) -> Result<bool> {
+    const KSM: u64 = 1 << 21;
+    let number = entries(address, 1)?[0] & ((1 << 55) - 1);
+    let mut flags = [0; 8];
+    fs::File::open("/proc/kpageflags")?.read_exact_at(&mut flags, number * 8)?;
+    Ok(u64::from_ne_bytes(flags) & KSM != 0)
+}
+
+/// Without access, so that no GPU wants to write, for which the kernel copies what is merged.
+fn prefetch(world: &World, pages: u64) -> Result<()> {
+    let mut attributes = [parse("fetch=G0", &world.gpus)?];
+    Ok(world.svm(SET, [BASE, pages * PAGE], [1, 24 + 8], &mut attributes)?)
+}
+
+/// Has KSM meet each address some times, beside new equal pages.
+fn scan(world: &World) -> Result<()> {
+    ask("run", 1)?;
+    mergeable(world, LATER, PAGES)?;
+    let scanned = count("full_scans")?;
+    let enough = || Ok(count("full_scans")? >= scanned + SCANS);
+    ensure!(awaited(enough)?, "the kernel scans no more");
+    Ok(())
 }
 
 /// Does that so many times. Ends by SIGALRM if the pages cannot be read.
@@ -85,22 +118,54 @@ pub fn run(xnack: bool, rounds: u32) -> Result<()> {
     let mut out = 0;
     for _ in 0..rounds {
         world.clear()?;
-        mergeable(&world, BASE)?;
+        mergeable(&world, BASE, PAGES)?;
         ensure!(until_shared(PAGES - 1)?, "the kernel merges nothing");
-        let mut attributes = [parse("fetch=G0", &world.gpus)?];
-        // Without access, so that no GPU wants to write, for which the kernel copies what is merged.
-        world.svm(SET, [BASE, PAGES * PAGE], [1, 24 + 8], &mut attributes)?;
-        out += away(BASE)?;
-        mergeable(&world, LATER)?;
-        let scanned = count("full_scans")?;
-        let enough = || Ok(count("full_scans")? >= scanned + SCANS);
-        ensure!(awaited(enough)?, "the kernel scans no more");
+        ensure!(is_merged(BASE)?, "the kernel has merged others");
+        prefetch(&world, PAGES)?;
+        out += away(BASE, PAGES)?;
+        scan(&world)?;
         alarm::set(PATIENCE.as_secs() as u32);
-        let equal = with(&world, BASE, 77) + with(&world, LATER, 77);
+        let equal = with(&world, BASE, PAGES) + with(&world, LATER, PAGES);
         ensure!(equal as u64 == 2 * PAGES, "{equal} pages are as they were");
+        // So that none is merged when the next round begins.
+        ask("run", 2)?;
         alarm::cancel();
-        ask("run", 0)?;
     }
     println!("{rounds} times: {out} pages went");
+    Ok(())
+}
+
+/// The second of two merged pages is in the swap, but in its cache as well, while its mapping
+/// ceases to be mergeable: what is touched then is a merged page still. Needs a swap whose writes
+/// take a moment.
+pub fn swapped(xnack: bool) -> Result<()> {
+    let mut world = World::new(xnack, 0)?;
+    world.clear()?;
+    mergeable(&world, BASE, 2)?;
+    ensure!(until_shared(1)?, "the kernel merges nothing");
+    ask("run", 0)?;
+    let second = BASE + PAGE;
+    // Copied: the second page is the only one that has the merged page, or it would not go.
+    world.store(BASE, 1);
+    world.advise(second, PAGE, "pageout")??;
+    ensure!(away(second, 1)? == 1, "the page does not go to the swap");
+    world.advise(BASE, 2 * PAGE, "unmergeable")??;
+    let word = world.word(second);
+    ensure!(
+        word == WORD && is_merged(second)?,
+        "it is not a merged page, and has {word}"
+    );
+    prefetch(&world, 2)?;
+    println!(
+        "the first went: {}, the second: {}",
+        away(BASE, 1)?,
+        away(second, 1)?
+    );
+    scan(&world)?;
+    alarm::set(PATIENCE.as_secs() as u32);
+    let words = [world.word(BASE), world.word(second)];
+    ensure!(words == [1, WORD], "they have {words:?}");
+    ask("run", 2)?;
+    alarm::cancel();
     Ok(())
 }

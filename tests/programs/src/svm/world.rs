@@ -281,6 +281,7 @@ impl World {
             "hugepage" => libc::MADV_HUGEPAGE,
             "nohugepage" => libc::MADV_NOHUGEPAGE,
             "mergeable" => libc::MADV_MERGEABLE,
+            "unmergeable" => libc::MADV_UNMERGEABLE,
             "dontfork" => libc::MADV_DONTFORK,
             "dofork" => libc::MADV_DOFORK,
             "wipeonfork" => libc::MADV_WIPEONFORK,
