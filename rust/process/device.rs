@@ -53,7 +53,11 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::Relaxed,
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
             Atomic, //
         },
         Arc,
@@ -253,15 +257,16 @@ impl ProcessDevice {
         &self.buffers
     }
 
-    /// A reset of the GPU has begun while the process had a VM there, or it goes away.
+    /// A reset of the GPU has begun while the process had a VM there, or it goes away: the process
+    /// has lost its queues on all GPUs ([`Queues::lose`]).
     pub(super) fn set_lost(&self) {
-        self.is_lost.store(true, Relaxed);
+        self.is_lost.store(true, Release);
     }
 
     /// Whether that has ever been so: the process never runs again, and what it has there does not
     /// matter any more, whatever becomes of the GPU.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Relaxed)
+        self.is_lost.load(Acquire)
     }
 
     /// Bytes of the GPU's memory that the process has: in buffers, and as shared virtual memory.

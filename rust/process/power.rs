@@ -292,8 +292,9 @@ impl Process {
 
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
-            self.devices_on(gpu).for_each(|device| device.set_lost());
             self.lose_queues(gpu);
+            // Last: who sees it may undo an eviction, and no queue runs again.
+            self.devices_on(gpu).for_each(|device| device.set_lost());
         }
         for device in self.devices_on(gpu) {
             self.notify_reset(device.user_id(), cause);
