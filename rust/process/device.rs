@@ -303,7 +303,8 @@ impl ProcessDevice {
     /// Takes over the VM of an open render node and sets up what comes with it. The caller holds
     /// the process's memory lock, and there is no VM yet.
     ///
-    /// Returns a moment before the VM was acquired. `EAGAIN`: the GPU is being reset.
+    /// Returns a moment before the VM was acquired. `EAGAIN`: the GPU is being reset. `EINVAL`: an
+    /// ACQUIRE_VM with that file failed before the last reset.
     pub(super) fn acquire_vm(
         &self,
         context: Arc<MemoryContext>,
@@ -313,6 +314,13 @@ impl ProcessDevice {
     ) -> Result<Quiet> {
         let now = self.node.resets().quiet()?;
         let mut unfinished = self.unfinished.lock();
+        // A reset has taken its page tables. amdgpu gives no file a second VM.
+        if unfinished
+            .as_ref()
+            .is_some_and(|it| self.node.resets().has_begun_since(it.since))
+        {
+            *unfinished = None;
+        }
         if !unfinished.as_ref().is_some_and(|it| it.vm.is_file(drm_fd)) {
             let other = AcquiredVm::new(&self.node, context, drm_fd, now)?;
             *unfinished = Some(other);
@@ -399,5 +407,45 @@ impl ProcessDevice {
                 tma: self.user_tma.load(Relaxed),
             },
         }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_device)]
+mod tests {
+    use super::*;
+    use crate::{
+        gpu::{
+            gate::Gate,
+            Gpu,
+            NoSink, //
+        },
+        kgd::fake::Fake,
+        process::MmId, //
+    };
+
+    #[test]
+    fn a_vm_that_was_acquired_before_a_reset_is_not_used_after_it() {
+        let fake = Fake::new().unwrap();
+        let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
+        let device = ProcessDevice::new(node.clone()).unwrap();
+        let events = Events::new().unwrap();
+        let context = MemoryContext::new(fake.clone(), 7).unwrap();
+        let context = Arc::new(context, GFP_KERNEL).unwrap();
+        // It fails behind the VM: nobody takes the node's interrupts.
+        let since = || {
+            let name = ((MmId::new(core::ptr::null()), 7), Serial::next());
+            let acquired = device.acquire_vm(context.clone(), 3, &events, name);
+            assert!(acquired.is_err());
+            assert_eq!(fake.live().vms, 1);
+            device.unfinished.lock().as_ref().map(|it| it.since)
+        };
+        let before = since();
+        assert!(before.is_some() && since() == before);
+        node.resets().begin();
+        node.resets().end();
+        let after = node.resets().quiet().ok();
+        assert!(before != after && since() == after);
     }
 }
