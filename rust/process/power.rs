@@ -264,8 +264,13 @@ impl Process {
     /// wait for a preemption.
     pub(super) fn is_off_what_is_left(&self) -> bool {
         let mut left = self.left_devices();
+        self.has_lost() && !left.any(|device| device.queues().are_at_work(device))
+    }
+
+    /// Whether it has lost a GPU: it never runs again, and what it has on that one does not come to
+    /// an end before that is reset with success.
+    pub(super) fn has_lost(&self) -> bool {
         self.devices().iter().any(|device| device.is_lost())
-            && !left.any(|device| device.queues().are_at_work(device))
     }
 
     /// The GPUs that it has not lost.
