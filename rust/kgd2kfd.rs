@@ -565,6 +565,10 @@ device_upcalls! {
         errno(slot.try_when_served(Served::post_reset))
     }
 
+    fn amdkfd_prepare_reset(slot) {
+        slot.when_served(Served::prepare_reset);
+    }
+
     fn amdkfd_clear_mappings(slot) {
         slot.when_served(Served::clear_mappings);
     }

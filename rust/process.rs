@@ -465,9 +465,10 @@ impl Process {
         if let Some(svm) = svm {
             self.tell_svm(svm);
         }
-        // Who reset the GPU may not have seen the VM, whose page tables are gone.
+        // Who reset the GPU may not have seen the VM, whose page tables are gone. Who asks for the
+        // process's buffers finds it evicted.
         if device.node().resets().has_begun_since(since) {
-            self.lose_queues(device.node().kgd().handle());
+            self.lose_queues();
         }
         Ok(())
     }

@@ -491,11 +491,17 @@ impl Served {
         self.ecc.store(true, Relaxed);
     }
 
+    /// The current task resets the device: amdgpu has locked it for that, and the others of its
+    /// hive, which come to [`Served::pre_reset`] one after the other.
+    pub(crate) fn prepare_reset(&self) {
+        self.gpu.resets().prepare();
+    }
+
     /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a
     /// SIGBUS. amdgpu calls it when it has locked the device for its reset, before
     /// [`Served::pre_reset`], and from the same task; of a hive, for one device.
     pub(crate) fn clear_mappings(&self) {
-        self.gpu.resets().prepare();
+        self.prepare_reset();
         // Before: who touches them meanwhile does not get them back.
         self.nodes().iter().for_each(|node| node.note_cleared());
         self.empty_mappings();

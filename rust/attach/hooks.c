@@ -90,8 +90,25 @@ static int pre_reset(struct kfd_dev *kfd, struct amdgpu_reset_context *context)
 REDIRECT(int, kgd2kfd_pre_reset, (struct kfd_dev *kfd, struct amdgpu_reset_context *context),
 	 pre_reset(kfd, context));
 REDIRECT(int, kgd2kfd_post_reset, (struct kfd_dev *kfd), amdkfd_post_reset(kfd));
-REDIRECT_VOID(amdgpu_amdkfd_clear_kfd_mapping, (struct amdgpu_device *adev),
-	      ({ if (adev->kfd.dev) amdkfd_clear_mappings(adev->kfd.dev); }));
+
+/* Of a hive, which is reset as a whole, amdgpu calls it for one device, with the hive's lock. */
+static void clear_mappings(struct amdgpu_device *adev)
+{
+	struct amdgpu_hive_info *hive = adev->hive;
+	struct amdgpu_device *other;
+
+	if (hive && adev->gmc.xgmi.num_physical_nodes > 1) {
+		lockdep_assert_held(&hive->hive_lock);
+		list_for_each_entry(other, &hive->device_list, gmc.xgmi.head) {
+			if (other->kfd.dev)
+				amdkfd_prepare_reset(other->kfd.dev);
+		}
+	}
+	if (adev->kfd.dev)
+		amdkfd_clear_mappings(adev->kfd.dev);
+}
+
+REDIRECT_VOID(amdgpu_amdkfd_clear_kfd_mapping, (struct amdgpu_device *adev), clear_mappings(adev));
 
 REDIRECT_VOID(kgd2kfd_interrupt, (struct kfd_dev *kfd, const void *entry),
 	      amdkfd_interrupt(kfd, entry));

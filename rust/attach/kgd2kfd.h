@@ -69,7 +69,9 @@ void amdkfd_woke_up(void);
 /* cause: for people to read. */
 int amdkfd_pre_reset(struct kfd_dev *kfd, const char *cause);
 int amdkfd_post_reset(struct kfd_dev *kfd);
-/* Zaps the user mappings of doorbells and registers. */
+/* The current task is about to reset the device, as one of a hive. */
+void amdkfd_prepare_reset(struct kfd_dev *kfd);
+/* The same, as the one that amdgpu names; zaps the user mappings of its doorbells and registers. */
 void amdkfd_clear_mappings(struct kfd_dev *kfd);
 
 /* Hard IRQ: eight dwords of the interrupt ring. */

@@ -53,7 +53,11 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::Relaxed,
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
             Atomic, //
         },
         Arc,
@@ -253,15 +257,16 @@ impl ProcessDevice {
         &self.buffers
     }
 
-    /// A reset of the GPU has begun while the process had a VM there, or it goes away.
+    /// A reset of the GPU has begun while the process had a VM there, or it goes away: the process
+    /// has lost its queues on all GPUs ([`Queues::lose`]).
     pub(super) fn set_lost(&self) {
-        self.is_lost.store(true, Relaxed);
+        self.is_lost.store(true, Release);
     }
 
     /// Whether that has ever been so: the process never runs again, and what it has there does not
     /// matter any more, whatever becomes of the GPU.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Relaxed)
+        self.is_lost.load(Acquire)
     }
 
     /// Bytes of the GPU's memory that the process has: in buffers, and as shared virtual memory.
@@ -298,7 +303,8 @@ impl ProcessDevice {
     /// Takes over the VM of an open render node and sets up what comes with it. The caller holds
     /// the process's memory lock, and there is no VM yet.
     ///
-    /// Returns a moment before the VM was acquired. `EAGAIN`: the GPU is being reset.
+    /// Returns a moment before the VM was acquired. `EAGAIN`: the GPU is being reset. `EINVAL`: an
+    /// ACQUIRE_VM with that file failed before the last reset.
     pub(super) fn acquire_vm(
         &self,
         context: Arc<MemoryContext>,
@@ -308,6 +314,13 @@ impl ProcessDevice {
     ) -> Result<Quiet> {
         let now = self.node.resets().quiet()?;
         let mut unfinished = self.unfinished.lock();
+        // A reset has taken its page tables. amdgpu gives no file a second VM.
+        if unfinished
+            .as_ref()
+            .is_some_and(|it| self.node.resets().has_begun_since(it.since))
+        {
+            *unfinished = None;
+        }
         if !unfinished.as_ref().is_some_and(|it| it.vm.is_file(drm_fd)) {
             let other = AcquiredVm::new(&self.node, context, drm_fd, now)?;
             *unfinished = Some(other);
@@ -394,5 +407,45 @@ impl ProcessDevice {
                 tma: self.user_tma.load(Relaxed),
             },
         }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_device)]
+mod tests {
+    use super::*;
+    use crate::{
+        gpu::{
+            gate::Gate,
+            Gpu,
+            NoSink, //
+        },
+        kgd::fake::Fake,
+        process::MmId, //
+    };
+
+    #[test]
+    fn a_vm_that_was_acquired_before_a_reset_is_not_used_after_it() {
+        let fake = Fake::new().unwrap();
+        let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
+        let device = ProcessDevice::new(node.clone()).unwrap();
+        let events = Events::new().unwrap();
+        let context = MemoryContext::new(fake.clone(), 7).unwrap();
+        let context = Arc::new(context, GFP_KERNEL).unwrap();
+        // It fails behind the VM: nobody takes the node's interrupts.
+        let since = || {
+            let name = ((MmId::new(core::ptr::null()), 7), Serial::next());
+            let acquired = device.acquire_vm(context.clone(), 3, &events, name);
+            assert!(acquired.is_err());
+            assert_eq!(fake.live().vms, 1);
+            device.unfinished.lock().as_ref().map(|it| it.since)
+        };
+        let before = since();
+        assert!(before.is_some() && since() == before);
+        node.resets().begin();
+        node.resets().end();
+        let after = node.resets().quiet().ok();
+        assert!(before != after && since() == after);
     }
 }

@@ -248,10 +248,11 @@ impl Evictor {
     }
 
     /// Brings the buffers back and lets the queues run. Fails if there is no room yet; `EBUSY`: a
-    /// call of the process's is at its buffers.
+    /// call of the process's is at its buffers. Those of who has lost a GPU stay where they are: it
+    /// never runs again, and amdgpu would wait for copies of that GPU, whose reset may have failed.
     fn restore(process: &Process) -> Result {
         // Without a VM there is no buffer.
-        if let Some(context) = process.context() {
+        if let Some(context) = process.context().filter(|_| !process.has_lost()) {
             context.restore()?;
         }
         if let Err(error) = process.restore() {

@@ -264,8 +264,13 @@ impl Process {
     /// wait for a preemption.
     pub(super) fn is_off_what_is_left(&self) -> bool {
         let mut left = self.left_devices();
+        self.has_lost() && !left.any(|device| device.queues().are_at_work(device))
+    }
+
+    /// Whether it has lost a GPU: it never runs again, and what it has on that one does not come to
+    /// an end before that is reset with success.
+    pub(super) fn has_lost(&self) -> bool {
         self.devices().iter().any(|device| device.is_lost())
-            && !left.any(|device| device.queues().are_at_work(device))
     }
 
     /// The GPUs that it has not lost.
@@ -274,10 +279,9 @@ impl Process {
         all.filter(|device| !device.is_lost())
     }
 
-    /// Takes its queues off all GPUs for good: its memory on this one is lost. They stay off if it
-    /// is called again. Where another GPU does not obey, its buffers do not move before that has:
-    /// the [`Evictor`] sees to it when amdgpu asks for them.
-    pub(super) fn lose_queues(&self, gpu: DeviceHandle) {
+    /// Takes its queues off all GPUs for good: its memory on one is lost. They stay off if it is
+    /// called again.
+    pub(super) fn lose_queues(&self) {
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);
             if let Err(error) = device.queues().lose(&**device) {
@@ -285,15 +289,19 @@ impl Process {
                 gpu_err!(name, "process {pid}: cannot unmap its queues: {error:?}\n");
             }
         }
-        if !self.works_elsewhere(gpu) {
-            self.let_buffers_move();
-        }
     }
 
+    /// The GPU is being reset, and its schedulers are stopped. Where another one does not obey, the
+    /// process's buffers do not move before that has: the [`Evictor`] sees to it when amdgpu asks
+    /// for them.
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
+            self.lose_queues();
+            // Afterwards: who sees it may undo an eviction, and no queue runs again.
             self.devices_on(gpu).for_each(|device| device.set_lost());
-            self.lose_queues(gpu);
+            if !self.works_elsewhere(gpu) {
+                self.let_buffers_move();
+            }
         }
         for device in self.devices_on(gpu) {
             self.notify_reset(device.user_id(), cause);

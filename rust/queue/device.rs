@@ -228,10 +228,11 @@ impl Queues {
         let process = inner.process.take();
         let mut obeyed = true;
         if let Some((key, _)) = &process {
+            let stays = scheduler.may_work_for(*key);
             let result = scheduler.remove(*key);
+            obeyed = has_obeyed(scheduler, stays, &result);
             trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
             site.node().notify_resets();
-            obeyed = has_obeyed(scheduler, &result);
             if let Err(error) = result {
                 let pid = site.vm().map_or(0, |vm| vm.task().pid);
                 let name = site.node().pci_name();
@@ -358,7 +359,7 @@ impl Queues {
         };
         let result = scheduler.map(key, entry);
         if result.is_err() {
-            *active = inner.let_go(scheduler, &result, node);
+            *active = inner.let_go(scheduler, scheduler.has_let_go(), node);
             return result;
         }
         if let Some(node) = node.take() {
@@ -408,17 +409,21 @@ impl Queues {
         let scheduler = site.node().queues().scheduler();
         let scheduled = inner.queues.get(&id).ok_or(EINVAL)?;
         let key = scheduled.key;
-        let result = match &inner.process {
-            Some((process, _)) => scheduler.unmap(*process, key),
-            None => Ok(()),
+        let (stays, result) = match &inner.process {
+            Some((process, _)) => (
+                scheduler.may_work_for(*process),
+                scheduler.unmap(*process, key),
+            ),
+            None => (false, Ok(())),
         };
+        let obeyed = has_obeyed(scheduler, stays, &result);
         let mut gone = inner.queues.remove_node(&id);
         inner.count -= 1;
         self.past_sdma.fetch_add(counted, Relaxed);
         if inner.wave_sync == Some(id) {
             inner.wave_sync = None;
         }
-        let process = inner.let_go(scheduler, &result, &mut gone);
+        let process = inner.let_go(scheduler, obeyed, &mut gone);
         drop(inner);
         drop(process);
         drop(gone);
@@ -641,23 +646,23 @@ impl Inner {
         }
     }
 
-    /// Lets the scheduler forget the process after its last queue. `result`: what came of the order
-    /// for the queue that is gone, which is kept, and the process, if it may be at work. What is
-    /// returned, or left of the queue, is to be dropped when nothing is locked.
+    /// Lets the scheduler forget the process after its last queue. `obeyed`: whether the queue that
+    /// is gone has left the hardware; if not it is kept, and the process. What is returned, or left
+    /// of the queue, is to be dropped when nothing is locked.
     fn let_go(
         &mut self,
         scheduler: &dyn Scheduler,
-        result: &Result,
+        mut obeyed: bool,
         gone: &mut Option<QueueNode>,
     ) -> Option<ActiveProcess> {
-        let mut obeyed = has_obeyed(scheduler, result);
         let mut process = None;
         if self.queues.is_empty() {
             process = self.process.take();
         }
         if let Some((key, _)) = &process {
+            let stays = scheduler.may_work_for(*key);
             let removed = scheduler.remove(*key);
-            obeyed &= has_obeyed(scheduler, &removed);
+            obeyed &= has_obeyed(scheduler, stays, &removed);
         }
         if obeyed {
             return process.map(|(_, active)| active);
@@ -675,8 +680,10 @@ impl Inner {
 
 /// Whether what an order concerned has left the hardware. The error may come of others' queues that
 /// could not be put on again; and who has left the hardware to a reset has given it no order.
-fn has_obeyed(scheduler: &dyn Scheduler, result: &Result) -> bool {
-    result.is_ok() && !scheduler.is_stopped() || scheduler.has_let_go()
+/// `stays`: whether hardware that had not obeyed might be at work for the process before the order,
+/// which may have come in a reset that is over by now and was none.
+fn has_obeyed(scheduler: &dyn Scheduler, stays: bool, result: &Result) -> bool {
+    scheduler.has_let_go() || result.is_ok() && !stays && !scheduler.is_stopped()
 }
 
 mod tests;

@@ -402,6 +402,25 @@ mod tests {
     }
 
     #[test]
+    fn who_resets_a_hive_resets_each_of_it_from_the_beginning() {
+        let fakes = [two_partitions(), two_partitions()];
+        let [first, second] = fakes.each_ref().map(|fake| served(fake.clone()));
+        fakes.each_ref().map(|fake| fake.set_in_reset(true));
+        second.prepare_reset();
+        first.clear_mappings();
+        first.pre_reset("");
+        // Whoever takes memory from a process does not wait for itself.
+        assert!(second.nodes[0].is_reset_by_current());
+        second.pre_reset("");
+        for (fake, served) in fakes.iter().zip([&first, &second]) {
+            fake.reset_hardware();
+            served.post_reset().unwrap();
+            fake.set_in_reset(false);
+            assert!(!served.nodes[0].is_reset_by_current());
+        }
+    }
+
+    #[test]
     fn of_a_reset_that_failed_nobody_is_told() {
         let fake = two_partitions();
         let served = served(fake.clone());

@@ -543,6 +543,29 @@ mod tests {
         assert_eq!(held(&fake), 0);
     }
 
+    #[test]
+    fn an_order_that_came_in_a_reset_that_was_none_was_not_obeyed() {
+        let (fake, site, queues) = silent();
+        create(&site, &queues).unwrap();
+        let node = site.node.queues();
+        let key = queues.inner.lock().process.as_ref().unwrap().0;
+        fake.set_in_reset(true);
+        node.stop().unwrap();
+        let stays = node.scheduler().may_work_for(key);
+        let result = node.scheduler().evict(key);
+        assert!(stays && result.is_ok());
+        assert_eq!(node.check_reset(false), Err(EBUSY));
+        assert!(!has_obeyed(node.scheduler(), stays, &result));
+        // Another one follows.
+        node.stop().unwrap();
+        fake.reset_hardware();
+        node.check_reset(true).unwrap();
+        assert!(has_obeyed(node.scheduler(), stays, &result));
+        fake.set_in_reset(false);
+        queues.quiesce(&site);
+        assert_eq!(held(&fake), 0);
+    }
+
     /// A process whose firmware answers, with two queues that a debugger has seen.
     fn debugged() -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>, [QueueId; 2]) {
         let (fake, site, queues) = on(Fake::new().unwrap());
