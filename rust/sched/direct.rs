@@ -561,7 +561,11 @@ impl Scheduler for Direct {
         let inner = self.inner.lock();
         match inner.phase {
             Phase::Stopped if inner.left => true,
-            _ => !inner.behind && inner.leaving().next().is_none(),
+            // A queue that did not stop when its process was evicted is taken for one that is off.
+            _ => {
+                let is_stranded = inner.processes.values().any(|process| process.stranded);
+                !inner.behind && !is_stranded && inner.leaving().next().is_none()
+            }
         }
     }
 

@@ -351,7 +351,7 @@ mod tests {
         }
         direct.evict(off).unwrap();
         fake.set_stuck(true, false);
-        assert!(direct.evict(guilty).is_err() && direct.has_let_go());
+        assert!(direct.evict(guilty).is_err() && !direct.has_let_go());
         // Once it is gone nobody asks it again.
         assert_eq!(direct.remove(guilty), Err(EIO));
         assert!(!direct.has_let_go());
