@@ -466,9 +466,10 @@ impl Process {
             self.tell_svm(svm);
         }
         // Who reset the GPU may not have seen the VM, whose page tables are gone. Who asks for the
-        // process's buffers finds it evicted.
+        // process's buffers finds it evicted, and they do not come back.
         if device.node().resets().has_begun_since(since) {
             self.lose_queues();
+            device.set_lost();
         }
         Ok(())
     }
