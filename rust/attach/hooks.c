@@ -96,12 +96,15 @@ static void clear_mappings(struct amdgpu_device *adev)
 {
 	struct amdgpu_hive_info *hive = adev->hive;
 	struct amdgpu_device *other;
+	struct kfd_dev *kfd;
 
-	if (hive && adev->gmc.xgmi.num_physical_nodes > 1) {
+	/* Virtual functions are reset each by itself, without that lock. */
+	if (hive && !amdgpu_sriov_vf(adev) && adev->gmc.xgmi.num_physical_nodes > 1) {
 		lockdep_assert_held(&hive->hive_lock);
 		list_for_each_entry(other, &hive->device_list, gmc.xgmi.head) {
-			if (other->kfd.dev)
-				amdkfd_prepare_reset(other->kfd.dev);
+			kfd = READ_ONCE(other->kfd.dev);
+			if (kfd)
+				amdkfd_prepare_reset(kfd);
 		}
 	}
 	if (adev->kfd.dev)
