@@ -58,10 +58,11 @@ struct amdkfd_migration;
 
 /*
  * Collects the pages of [start, end) of @vma: those in system memory, and places without a page, in
- * what amdkfd_next_run() has said; or (FROM_DEVICE) the device pages of @owner. Under mmap_lock. LARGE: a large folio of which all is
- * there is one place, and so is as much without a page; else the kernel splits such folios, but
- * those of device pages, which stay. Of device pages all is to be of that folio, and -E2BIG says
- * that it has to be split before, since others have mapped it as well, or what it is mapped in.
+ * what amdkfd_next_run() has said; or (FROM_DEVICE) the device pages of @owner. Under mmap_lock.
+ * LARGE: a large folio of which all is there is one place, and so is as much without a page; else
+ * the kernel splits such folios, but those of device pages, which stay. Of device pages all is to
+ * be of that folio, and -E2BIG says that it has to be split before, since others have mapped it as
+ * well, or what it is mapped in.
  * @fault: in which fault of one of these pages this is, or NULL.
  */
 int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
