@@ -8,9 +8,17 @@
  * stay: an entry that migrate_vma_setup() has replaced is put back by asking KSM.
  *
  * In a mapping with VM_MERGEABLE any page may be merged at any time. In another one there is a
- * merged page if it was in the swap cache while the flag was taken away, and was touched then:
- * break_ksm() passes over entries of the swap.
+ * merged page if
+ *
+ * - it was in the swap cache while the flag was taken away, and was touched then: break_ksm()
+ *   passes over entries of the swap;
+ * - it is shared by fork() with a mapping that is mergeable: KSM makes the first of two equal pages
+ *   the merged one in place, wherever else it is mapped.
+ *
+ * The second may happen at any time, also between the look and migrate_vma_setup(): there this does
+ * not exclude it.
  */
+#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/static_call.h>
@@ -38,7 +46,7 @@ int amdkfd_merged_bind(unsigned long (*lookup)(const char *name), const char **m
 
 bool amdkfd_may_be_collected(const struct vm_area_struct *vma)
 {
-	return !(vma->vm_flags & (VM_MERGEABLE | VM_SPECIAL | VM_HUGETLB));
+	return !(vma->vm_flags & (VM_MERGEABLE | VM_SPECIAL | VM_HUGETLB)) && !vma_is_dax(vma);
 }
 
 struct run {
@@ -82,8 +90,9 @@ static int end_run(pte_t *pte, unsigned long address, unsigned long next, struct
 }
 
 /*
- * What is no merged page and no entry of the swap does not become a merged page as long as
- * mmap_lock is held: for that it must have been one when the flag was taken away.
+ * What is no merged page and no entry of the swap, and is not shared by fork(), does not become a
+ * merged page as long as mmap_lock is held: for that it must have been one when the flag was taken
+ * away.
  */
 bool amdkfd_next_run(struct vm_area_struct *vma, unsigned long *start, unsigned long *end)
 {

@@ -14,9 +14,9 @@ int amdkfd_merged_bind(unsigned long (*lookup)(const char *name), const char **m
 /* Whether there may be any such pages in a mapping. Under mmap_lock. */
 bool amdkfd_may_be_collected(const struct vm_area_struct *vma);
 /*
- * Makes [*@start, *@end), which lies in @vma, the first pages of it that may be collected as long
- * as mmap_lock is held. Places without a page are among them, and device pages. False: none. What
- * is in the swap stays there, as with migrate_vma_setup(). Takes page tables' locks.
+ * Makes [*@start, *@end), which lies in @vma, the first pages of it that may be collected at once,
+ * under the same mmap_lock. Places without a page are among them, and device pages. False: none.
+ * What is in the swap stays there, as with migrate_vma_setup(). Takes page tables' locks.
  */
 bool amdkfd_next_run(struct vm_area_struct *vma, unsigned long *start, unsigned long *end);
 
