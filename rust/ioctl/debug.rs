@@ -422,7 +422,8 @@ fn device_info(device: &ProcessDevice, exceptions: u64) -> kfd_dbg_device_info_e
         gfx_target_version: properties.gfx_target_version,
         simd_count: properties.simd_count,
         max_waves_per_simd: properties.max_waves_per_simd,
-        array_count: properties.array_count,
+        // Of one XCC, of which sysfs has the sum: rocdbgapi multiplies it by num_xcc.
+        array_count: properties.array_count / node.num_xcc().max(1),
         simd_arrays_per_engine: properties.simd_arrays_per_engine,
         num_xcc: node.num_xcc(),
         capability: gpu.capability,
