@@ -19,13 +19,16 @@ unsafe impl Send for NoticeFile {}
 unsafe impl Sync for NoticeFile {}
 
 impl NoticeFile {
-    /// The current task's file of this number. `EBADF`: it has none, or not for writing; `EINVAL`:
-    /// whoever writes to the file may have to wait for its reader, or it has none.
-    pub(crate) fn get(number: u32) -> Result<Self> {
+    /// The current task's file of this number. None: it has no way of being written, as /dev/kfd,
+    /// which libhsakmt names where nothing is to be told. `EBADF`: the task has none, or not for
+    /// writing; `EINVAL`: whoever writes to the file may have to wait for its reader, or it has
+    /// none.
+    pub(crate) fn get(number: u32) -> Result<Option<Self>> {
         let file = LocalFile::fget(number)?;
         // SAFETY: The file is open as long as the reference is held.
-        kernel::error::to_result(unsafe { ffi::amdkfd_check_nowait(file.as_ptr()) })?;
-        Ok(Self(file))
+        let is_written = unsafe { ffi::amdkfd_check_nowait(file.as_ptr()) };
+        kernel::error::to_result(is_written)?;
+        Ok((is_written != 0).then_some(Self(file)))
     }
 
     /// Writes one byte with the credentials of who opened the file, if that needs no waiting for a

@@ -14,6 +14,7 @@
 #include <linux/highmem.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/pid_namespace.h>
@@ -169,18 +170,41 @@ bool amdkfd_is_frozen(struct task_struct *task)
 	return false;
 }
 
+/*
+ * Whether writing to a named pipe waits for nobody but its readers. Its file's times change, for
+ * which a filesystem of a server's may wait.
+ */
+static bool is_local(const struct super_block *sb)
+{
+	switch (sb->s_magic) {
+	case PIPEFS_MAGIC:
+	case TMPFS_MAGIC:
+	case OVERLAYFS_SUPER_MAGIC:
+		return true;
+	case FUSE_SUPER_MAGIC:
+		return false;
+	default:
+		return sb->s_type->fs_flags & FS_REQUIRES_DEV;
+	}
+}
+
 int amdkfd_check_nowait(struct file *file)
 {
 	umode_t mode = file_inode(file)->i_mode;
 
 	if (!(file->f_mode & FMODE_WRITE))
 		return -EBADF;
+	if (!(file->f_mode & FMODE_CAN_WRITE))
+		return 0;
 	/* Nobody is told by these, and who writes has to keep them from being frozen. */
 	if (S_ISREG(mode) || S_ISBLK(mode))
 		return -EINVAL;
-	if (!(file->f_mode & FMODE_NOWAIT) || !file->f_op->write_iter)
+	if (!file->f_op->write_iter)
 		return -EINVAL;
-	return 0;
+	if (!(file->f_mode & FMODE_NOWAIT) &&
+	    !(S_ISFIFO(mode) && is_local(file_inode(file)->i_sb)))
+		return -EINVAL;
+	return 1;
 }
 
 int amdkfd_write_nowait(struct file *file, u8 byte)

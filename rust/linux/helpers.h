@@ -49,8 +49,9 @@ struct task_struct *amdkfd_get_leader(struct task_struct *task);
 bool amdkfd_current_traces(struct task_struct *task);
 bool amdkfd_is_frozen(struct task_struct *task);
 /*
- * Whether @file can be asked to write without waiting for who reads it: -EBADF if it is not open
- * for writing, -EINVAL if it always may wait (a named pipe, a terminal) or is written otherwise.
+ * 1: @file can be asked to write without waiting for who reads it; 0: it has no way of being
+ * written at all, as /dev/kfd. -EBADF: it is not open for writing; -EINVAL: it always may wait (a
+ * terminal, a named pipe of a filesystem that a server has) or is written otherwise.
  */
 int amdkfd_check_nowait(struct file *file);
 /*

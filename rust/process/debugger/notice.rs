@@ -144,13 +144,15 @@ pub(super) struct Notice {
 
 impl Notice {
     /// For a new session, of which the debugger with that outbox is told in its file of that
-    /// number. `EBADF`, `EINVAL`: see [`NoticeFile::get`].
+    /// number; of none if that cannot be written. `EBADF`, `EINVAL`: see [`NoticeFile::get`].
     pub(super) fn new(outbox: &Arc<Outbox>, session: Serial, file: u32) -> Result<Self> {
-        let file = Arc::new(NoticeFile::get(file)?, GFP_KERNEL)?;
-        let node = RBTreeNode::new(session, Told { file, due: false }, GFP_KERNEL)?;
-        // No session has had that name.
-        let before = outbox.files.lock().0.insert(node);
-        drop(before);
+        if let Some(file) = NoticeFile::get(file)? {
+            let file = Arc::new(file, GFP_KERNEL)?;
+            let node = RBTreeNode::new(session, Told { file, due: false }, GFP_KERNEL)?;
+            // No session has had that name.
+            let before = outbox.files.lock().0.insert(node);
+            drop(before);
+        }
         Ok(Self {
             session,
             outbox: outbox.clone(),

@@ -6,6 +6,7 @@ use anyhow::{bail, Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::event::{epoll, eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{mknodat, FileType, Mode, CWD};
 use rustix::io::Errno;
 use rustix::pipe::{pipe_with, PipeFlags};
 use std::time::Duration;
@@ -42,7 +43,7 @@ impl News {
             "unused" => return Ok(1000),
             // Only the other end can be written to.
             "reading" => return Ok(self.read()?.as_raw_fd() as u32),
-            // The same pipe, which whoever opens it by name may have to wait for.
+            // The same pipe, opened by name.
             "again" => {
                 let path = format!("/proc/self/fd/{}", self.write()?.as_raw_fd());
                 std::fs::OpenOptions::new().write(true).open(path)?.into()
@@ -52,6 +53,22 @@ impl News {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
                 self.other.push(read);
                 write
+            }
+            // As above, by another name.
+            "fifo" => {
+                let path = std::env::temp_dir().join(format!("debug.{}", std::process::id()));
+                mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0)?;
+                let file = std::fs::OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .open(&path)?;
+                std::fs::remove_file(path)?;
+                file.into()
+            }
+            // Which cannot be written. ROCr names it for its own core dumps.
+            "kfd" => {
+                let mut file = std::fs::OpenOptions::new();
+                file.read(true).write(true).open("/dev/kfd")?.into()
             }
             "event" => eventfd(0, EventfdFlags::CLOEXEC)?,
             "nothing" => {

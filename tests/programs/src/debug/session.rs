@@ -4,8 +4,8 @@
 //! two; words with "=" change what is asked.
 //!
 //! ```text
-//! enable PID [mask=] [fd=pipe|none|unused|reading|again|socket|blocking|event|nothing|file]
-//!     [size=] [at=]
+//! enable PID [mask=] [size=] [at=]
+//!     [fd=pipe|none|unused|reading|again|socket|blocking|event|nothing|file|fifo|kfd]
 //! disable PID             send PID mask= [gpu=] [queue=]      exceptions PID mask=
 //! override PID [mode=] [enable=] [support=]       mode PID MODE
 //! suspend PID QUEUE... [clear=] [grace=] [count=] [at=]
