@@ -183,6 +183,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 		ret = make_compute(vm);
 	if (ret)
 		goto let_go;
+	bridge_outlive_opener(vm->vm);
 	*out = vm;
 	return 0;
 let_go:

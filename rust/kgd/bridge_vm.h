@@ -61,6 +61,13 @@ int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 int bridge_import_fence(struct amdkfd_process_info *info);
 
 /*
+ * Of a VM that compute has acquired, for which the CPU writes its page tables: what it unmaps is
+ * taken out of them whoever of those who have its file is killed (amdgpu_bridge_entities.c). Takes
+ * the reservation of its root.
+ */
+void bridge_outlive_opener(struct amdgpu_vm *vm);
+
+/*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
  * process's tasks is left; before it has buffers. end: ours is not called for that any more; sleeps
  * until it has returned, so without what resuming a process locks. forget: what was found of a

@@ -29,6 +29,7 @@ mod kill;
 mod limits;
 mod marks;
 mod mqd;
+mod opener;
 mod openers;
 mod peer;
 mod pinned;
@@ -93,6 +94,8 @@ enum Command {
     Crowd(crowd::Crowd),
     /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
     FirstMap,
+    /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
+    OpenerKilled,
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
     Pinned(pinned::Pinned),
     /// Save a process in the middle of a kernel, or become one that was saved.
@@ -202,6 +205,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Handles(handles) => handles.run(),
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
+        Command::OpenerKilled => opener::run(),
         Command::Pinned(pinned) => pinned.run(),
         Command::Crowd(crowd) => crowd.run(),
         Command::Denied(denied) => denied.run(),

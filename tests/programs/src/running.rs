@@ -109,18 +109,31 @@ pub fn vram_and_ticks(device: &Arc<Device>, mib: usize, seed: u32) -> Result<(Me
 
 /// How many pages of `memory`, a multiple of 1 MiB, have another first word as the GPU sees it.
 pub fn wrong_pages(gpu: &Gpu, memory: &Memory, seed: u32) -> Result<u32> {
-    let pages = (memory.size() / 4096) as u32;
+    wrong_pages_at(
+        gpu,
+        [memory.address(), memory.size() as u64],
+        seed,
+        PATIENCE,
+    )
+}
+
+/// The same of whatever is at an address, so many bytes, if that does not take longer.
+pub fn wrong_pages_at(
+    gpu: &Gpu,
+    [address, bytes]: [u64; 2],
+    seed: u32,
+    patience: Duration,
+) -> Result<u32> {
+    let pages = (bytes / 4096) as u32;
     ensure!(pages % GROUP == 0, "{pages} pages are not whole groups");
     let wrong = Memory::gtt(gpu.device(), 4096)?;
     wrong.write(0, &[0u32]);
-    let mut arguments = [memory.address(), wrong.address()]
-        .map(u64::to_le_bytes)
-        .concat();
+    let mut arguments = [address, wrong.address()].map(u64::to_le_bytes).concat();
     arguments.extend(seed.to_le_bytes());
     let launch = gpu.launch("verify", pages, &arguments)?;
     let done = gpu.signal()?;
     let queue = Queue::new(gpu.device(), 64)?;
     launch.submit(&queue, &done)?;
-    done.wait(PATIENCE)?;
+    done.wait(patience)?;
     Ok(wrong.read::<u32>(0, 1)[0])
 }

@@ -299,6 +299,12 @@ impl Device {
         let path = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
         let render = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(Error::of("open", path))?;
+        Self::acquire_by(kfd, node, render)
+    }
+
+    /// The same by a file of the render node that somebody else may have opened, as for a process
+    /// that may not. EINVAL: it is another GPU's, or was acquired before.
+    pub fn acquire_by(kfd: &Arc<Kfd>, node: &Node, render: OwnedFd) -> Result<Arc<Self>> {
         let mut args = uapi::kfd_ioctl_acquire_vm_args {
             drm_fd: render.as_raw_fd() as u32,
             gpu_id: node.gpu_id,

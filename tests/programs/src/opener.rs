@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! A process whose parent has opened the render node, and is killed. What the process unmaps then
+//! must be gone from its page tables, as its memory is somebody else's afterwards.
+
+use crate::running::{fill, pattern, vram_and_ticks, wrong_pages, wrong_pages_at, PATIENCE};
+use crate::waves::Gpu;
+use anyhow::{ensure, Context, Result};
+use kfd::topology::{self, Node};
+use kfd::{Device, Kfd, Memory, MemoryFlags};
+use nix::libc;
+use nix::unistd::{getpid, getppid, Pid};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{open, Mode, OFlags};
+use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1;
+/// What the memory has while it is this process's, and afterwards.
+const OWN: u32 = 0x5eed_0011;
+const OTHERS: u32 = 0x5eed_0012;
+
+/// A kernel that faults does not end: so long one is waited for.
+const TO_FAULT: Duration = Duration::from_secs(10);
+
+/// The parent is killed; the child says what came of it.
+pub fn run() -> Result<()> {
+    let nodes = topology::gpus()?;
+    let node = nodes.first().context("no GPU")?;
+    let path = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
+    let render = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (read, write) = rustix::pipe::pipe()?;
+    let opener = getpid();
+    // SAFETY: there is no other thread.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(read);
+            let result = child(node, render, write, opener);
+            if let Err(error) = &result {
+                println!("{error:#}");
+            }
+            std::process::exit(i32::from(result.is_err()));
+        }
+        child => {
+            ensure!(child > 0, "fork: {}", std::io::Error::last_os_error());
+            drop(write);
+            let mut byte = [0];
+            rustix::io::read(read.as_fd(), &mut byte)?;
+            nix::sys::signal::kill(opener, nix::sys::signal::Signal::SIGKILL)?;
+            unreachable!("it is killed")
+        }
+    }
+}
+
+fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid) -> Result<()> {
+    let kfd = Kfd::open()?;
+    let device = Device::acquire_by(&kfd, node, render)?;
+    let gpu = Gpu::on(device.clone(), 4)?;
+    let (memory, _) = vram_and_ticks(&device, MIB, OWN)?;
+    let (address, size) = (memory.address(), memory.size());
+    let wrong = wrong_pages(&gpu, &memory, OWN)?;
+    ensure!(wrong == 0, "{wrong} pages are wrong before");
+    drop(ready);
+    let begin = Instant::now();
+    while getppid() == opener {
+        ensure!(begin.elapsed() < PATIENCE, "the parent lives");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(memory);
+    // SAFETY: nothing is there, or it fails; so nothing is put there afterwards.
+    unsafe {
+        mmap_anonymous(
+            address as *mut _,
+            size,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
+        )
+        .context("its place")?;
+    }
+    // What was freed is the first that is given away.
+    let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
+    let others: Vec<_> = (0..16)
+        .map(|_| Memory::allocate(&device, MIB << 20, flags))
+        .collect::<Result<_, _>>()?;
+    others.iter().for_each(|memory| fill(memory, OTHERS));
+    ensure!(others[0].read::<u32>(0, 1)[0] == pattern(0, OTHERS));
+    match wrong_pages_at(&gpu, [address, size as u64], OTHERS, TO_FAULT) {
+        Ok(wrong) => println!("it reads memory: {wrong} pages are not another's"),
+        Err(error) => println!("it faults: {error:#}"),
+    }
+    Ok(())
+}
