@@ -13,7 +13,7 @@ use kfd_aql::{Queue, Signal};
 use kfd_uapi as uapi;
 use rustix::mm::{madvise, Advice};
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A kernel is soon done.
@@ -62,7 +62,11 @@ pub fn all() -> Result<()> {
     script.destroy("the end of a queue", second)?;
     script.dispatch(&gpu, &done)?;
     script.evict(&gpu)?;
-    script.child("another process ends")?;
+    script.child("another process exits", |child| {
+        drop(child.stdin.take());
+        Ok(())
+    })?;
+    script.child("another process is killed", Child::kill)?;
     script.destroy("the end of the last queue", first)
 }
 
@@ -155,8 +159,8 @@ impl Script<'_> {
         })
     }
 
-    /// A process ends that has a queue.
-    fn child(&self, title: &str) -> Result<()> {
+    /// A process that has a queue is made to end.
+    fn child(&self, title: &str, end: fn(&mut Child) -> std::io::Result<()>) -> Result<()> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["runlist-child", "aql"])
             .stdin(Stdio::piped())
@@ -166,7 +170,7 @@ impl Script<'_> {
         BufReader::new(said).read_line(&mut String::new())?;
         let mut ended = Ok(());
         self.step(title, || {
-            ended = child.kill().and_then(|()| child.wait().map(drop));
+            ended = end(&mut child).and_then(|()| child.wait().map(drop));
             std::thread::sleep(AFTERWARDS);
             Ok(())
         })?;
