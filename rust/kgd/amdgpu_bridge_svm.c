@@ -53,10 +53,10 @@ static int waited(struct bridge_vm *vm, long left)
 }
 
 /*
- * With page tables that the CPU writes amdgpu waits, whenever it writes them, for whoever moves or
- * clears tables of the VM; if a signal comes meanwhile it writes nothing, and does not say so. So
- * that is waited for here, before the state of a granule is locked: as long as the tables are
- * locked nobody adds another.
+ * With page tables that the CPU writes it waits, whenever they are written, for whoever moves or
+ * clears tables of the VM (bridge_tables_begin()), however long that takes. So it is waited for
+ * here, for some time, before the state of a granule is locked: as long as the tables are locked
+ * nobody adds another.
  */
 static int wait_for_tables(struct bridge_vm *vm)
 {
@@ -196,11 +196,17 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	 */
 	if (!list_empty(&vm->vm->kernel.evicted))
 		return -EBUSY;
-	ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL, &fence);
+	ret = wait_for_tables(vm);
+	if (!ret)
+		ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL,
+			     &fence);
 	if (ret)
 		return ret;
 	ret = wait_for(vm, fence);
-	/* It may have written nothing (wait_for_tables()): the lock cannot be taken here. */
+	/*
+	 * amdgpu's own wait, behind ours, may have found a fence that has just been added, and then
+	 * nothing was written: the lock that keeps them away cannot be taken here.
+	 */
 	if (!ret && vm->vm->use_cpu_for_update && signal_pending(current))
 		ret = -EINTR;
 	return ret;

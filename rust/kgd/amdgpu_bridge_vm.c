@@ -183,7 +183,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 		ret = make_compute(vm);
 	if (ret)
 		goto let_go;
-	bridge_outlive_opener(vm->vm);
+	bridge_tables_begin(vm->vm);
 	*out = vm;
 	return 0;
 let_go:
@@ -229,6 +229,7 @@ void bridge_vm_release(struct bridge_vm *vm)
 	struct amdkfd_process_info *info;
 	struct dma_fence *fence;
 
+	bridge_tables_end(vm->vm);
 	leave_process(vm->vm);
 	mutex_lock(&process->lock);
 	info = process->info;

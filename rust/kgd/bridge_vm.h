@@ -61,11 +61,13 @@ int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 int bridge_import_fence(struct amdkfd_process_info *info);
 
 /*
- * Of a VM that compute has acquired, for which the CPU writes its page tables: what it unmaps is
- * taken out of them whoever of those who have its file is killed (amdgpu_bridge_entities.c). Takes
- * the reservation of its root.
+ * From begin to end what amdgpu takes out of a VM's page tables, where the CPU writes them, is gone
+ * when it says so: whoever of those who have the VM's file is killed, stopped or has a signal
+ * (amdgpu_bridge_tables.c). Both take the reservation of the VM's root. Only we map memory into the
+ * VM without that; not before begin, nor after end.
  */
-void bridge_outlive_opener(struct amdgpu_vm *vm);
+void bridge_tables_begin(struct amdgpu_vm *vm);
+void bridge_tables_end(struct amdgpu_vm *vm);
 
 /*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the

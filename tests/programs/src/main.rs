@@ -44,6 +44,7 @@ mod smi;
 mod stranger;
 mod svm;
 mod thunk;
+mod unmap_stopped;
 mod userptr;
 mod wakes;
 mod waves;
@@ -94,6 +95,8 @@ enum Command {
     Crowd(crowd::Crowd),
     /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
     FirstMap,
+    /// Unmap memory while page tables seem to be moved (hold_fence.ko).
+    UnmapStopped,
     /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
     OpenerKilled,
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
@@ -205,6 +208,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Handles(handles) => handles.run(),
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
+        Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled => opener::run(),
         Command::Pinned(pinned) => pinned.run(),
         Command::Crowd(crowd) => crowd.run(),

@@ -15,9 +15,9 @@ use rustix::fs::{open, Mode, OFlags};
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 use std::time::{Duration, Instant};
 
-const MIB: usize = 1;
+pub(crate) const MIB: usize = 1;
 /// What the memory has while it is this process's, and afterwards.
-const OWN: u32 = 0x5eed_0011;
+pub(crate) const OWN: u32 = 0x5eed_0011;
 const OTHERS: u32 = 0x5eed_0012;
 
 /// A kernel that faults does not end: so long one is waited for.
@@ -57,7 +57,6 @@ fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid) -> Result<()
     let device = Device::acquire_by(&kfd, node, render)?;
     let gpu = Gpu::on(device.clone(), 4)?;
     let (memory, _) = vram_and_ticks(&device, MIB, OWN)?;
-    let (address, size) = (memory.address(), memory.size());
     let wrong = wrong_pages(&gpu, &memory, OWN)?;
     ensure!(wrong == 0, "{wrong} pages are wrong before");
     drop(ready);
@@ -66,6 +65,13 @@ fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid) -> Result<()
         ensure!(begin.elapsed() < PATIENCE, "the parent lives");
         std::thread::sleep(Duration::from_millis(10));
     }
+    reads_on(&gpu, memory)
+}
+
+/// Unmaps and frees the memory, has others fill it, and says what a queue reads at its place.
+pub(crate) fn reads_on(gpu: &Gpu, memory: Memory) -> Result<()> {
+    let (address, size) = (memory.address(), memory.size());
+    let device = memory.device().clone();
     drop(memory);
     // SAFETY: nothing is there, or it fails; so nothing is put there afterwards.
     unsafe {
@@ -84,7 +90,7 @@ fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid) -> Result<()
         .collect::<Result<_, _>>()?;
     others.iter().for_each(|memory| fill(memory, OTHERS));
     ensure!(others[0].read::<u32>(0, 1)[0] == pattern(0, OTHERS));
-    match wrong_pages_at(&gpu, [address, size as u64], OTHERS, TO_FAULT) {
+    match wrong_pages_at(gpu, [address, size as u64], OTHERS, TO_FAULT) {
         Ok(wrong) => println!("it reads memory: {wrong} pages are not another's"),
         Err(error) => println!("it faults: {error:#}"),
     }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How the page tables of a VM that compute has acquired are written: what amdgpu takes out of them
+ * must be gone when it says so, for others get the memory.
+ */
+#include <linux/dma-resv.h>
+#include <linux/spinlock.h>
+
+#include "amdgpu_bind.h"
+#include "bridge_vm.h"
+
+/*
+ * Where the CPU writes page tables amdgpu waits before it does, and where a signal, a stop or a
+ * freezer ends the wait it writes nothing: amdgpu_vm_clear_freed() forgets the mapping even so, and
+ * amdgpu_vm_pte_update_flags() the error. So it is waited for here what nothing ends: moves and
+ * clears of the tables, and jobs in the VM, which amdgpu ends itself when they take too long.
+ */
+static int prepare(struct amdgpu_vm_update_params *params, struct amdgpu_sync *sync, u64 job)
+{
+	int ret = sync ? amdgpu_call(amdgpu_sync_wait)(sync, false) : 0;
+
+	return ret ? ret : amdgpu_object(amdgpu_vm_cpu_funcs).prepare(params, sync, job);
+}
+
+static int update(struct amdgpu_vm_update_params *params, struct amdgpu_bo_vm *table, u64 at,
+		  u64 address, unsigned int count, u32 step, u64 flags)
+{
+	dma_resv_wait_timeout(table->bo.tbo.base.resv, DMA_RESV_USAGE_KERNEL, false,
+			      MAX_SCHEDULE_TIMEOUT);
+	return amdgpu_object(amdgpu_vm_cpu_funcs).update(params, table, at, address, count, step,
+							 flags);
+}
+
+static int map_table(struct amdgpu_bo_vm *table)
+{
+	return amdgpu_object(amdgpu_vm_cpu_funcs).map_table(table);
+}
+
+static int commit(struct amdgpu_vm_update_params *params, struct dma_fence **fence)
+{
+	return amdgpu_object(amdgpu_vm_cpu_funcs).commit(params, fence);
+}
+
+static const struct amdgpu_vm_update_funcs uninterrupted = {
+	.map_table = map_table,
+	.prepare = prepare,
+	.update = update,
+	.commit = commit,
+};
+
+/*
+ * Whoever gave a VM's entities their last job has them stopped for good when he closes the file
+ * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
+ * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0: this
+ * process's queues would go on with memory that is another's. With page tables that the CPU writes
+ * nobody gives the VM a job from here on, so nobody is left to have them stopped; where they are,
+ * amdgpu makes new ones as for VRAM that was lost, at the next call that validates the VM.
+ */
+static void outlive_opener(struct amdgpu_vm *vm)
+{
+	struct drm_sched_entity *const entities[] = { &vm->immediate, &vm->delayed };
+	bool stopped = false;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(entities); i++) {
+		xchg(&entities[i]->last_user, NULL);
+		spin_lock(&entities[i]->lock);
+		stopped |= entities[i]->stopped;
+		spin_unlock(&entities[i]->lock);
+	}
+	/* Of the number only the lower half counts but for this. */
+	if (stopped)
+		vm->generation ^= BIT_ULL(63);
+}
+
+void bridge_tables_begin(struct amdgpu_vm *vm)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+
+	if (!vm->use_cpu_for_update)
+		return;
+	dma_resv_lock(resv, NULL);
+	outlive_opener(vm);
+	if (vm->update_funcs == &amdgpu_object(amdgpu_vm_cpu_funcs))
+		vm->update_funcs = &uninterrupted;
+	dma_resv_unlock(resv);
+}
+
+void bridge_tables_end(struct amdgpu_vm *vm)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+
+	dma_resv_lock(resv, NULL);
+	if (vm->update_funcs == &uninterrupted)
+		vm->update_funcs = &amdgpu_object(amdgpu_vm_cpu_funcs);
+	dma_resv_unlock(resv);
+}
