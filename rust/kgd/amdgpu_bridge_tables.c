@@ -4,6 +4,7 @@
  * must be gone when it says so, for others get the memory.
  */
 #include <linux/dma-resv.h>
+#include <linux/rcupdate.h>
 #include <linux/spinlock.h>
 
 #include "amdgpu_bind.h"
@@ -53,34 +54,36 @@ static const struct amdgpu_vm_update_funcs uninterrupted = {
  * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
  * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0: this
  * process's queues would go on with memory that is another's. With page tables that the CPU writes
- * nobody gives the VM a job from here on, so nobody is left to have them stopped; where they are,
- * amdgpu makes new ones as for VRAM that was lost, at the next call that validates the VM.
+ * nobody gives the VM a job from here on, so nobody is left to have them stopped. Where somebody
+ * has closed the file already he may be about to: nothing that he does until then sleeps.
  */
-static void outlive_opener(struct amdgpu_vm *vm)
+static void forget_opener(struct drm_sched_entity *const entities[2])
 {
-	struct drm_sched_entity *const entities[] = { &vm->immediate, &vm->delayed };
-	bool stopped = false;
+	bool closed = false;
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(entities); i++) {
-		xchg(&entities[i]->last_user, NULL);
-		spin_lock(&entities[i]->lock);
-		stopped |= entities[i]->stopped;
-		spin_unlock(&entities[i]->lock);
-	}
-	/* Of the number only the lower half counts but for this. */
-	if (stopped)
-		vm->generation ^= BIT_ULL(63);
+	for (i = 0; i < 2; i++)
+		closed |= !xchg(&entities[i]->last_user, NULL);
+	if (closed)
+		synchronize_rcu_tasks();
 }
 
 void bridge_tables_begin(struct amdgpu_vm *vm)
 {
+	struct drm_sched_entity *const entities[2] = { &vm->immediate, &vm->delayed };
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	u32 i;
 
 	if (!vm->use_cpu_for_update)
 		return;
+	forget_opener(entities);
 	dma_resv_lock(resv, NULL);
-	outlive_opener(vm);
+	/* It takes no jobs any more, and need not. */
+	for (i = 0; i < 2; i++) {
+		spin_lock(&entities[i]->lock);
+		entities[i]->stopped = false;
+		spin_unlock(&entities[i]->lock);
+	}
 	if (vm->update_funcs == &amdgpu_object(amdgpu_vm_cpu_funcs))
 		vm->update_funcs = &uninterrupted;
 	dma_resv_unlock(resv);

@@ -98,7 +98,7 @@ enum Command {
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
     UnmapStopped,
     /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
-    OpenerKilled,
+    OpenerKilled(opener::OpenerKilled),
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
     Pinned(pinned::Pinned),
     /// Save a process in the middle of a kernel, or become one that was saved.
@@ -209,7 +209,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
         Command::UnmapStopped => unmap_stopped::run(),
-        Command::OpenerKilled => opener::run(),
+        Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),
         Command::Crowd(crowd) => crowd.run(),
         Command::Denied(denied) => denied.run(),

@@ -13,6 +13,8 @@ use nix::unistd::{getpid, getppid, Pid};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) const MIB: usize = 1;
@@ -24,7 +26,20 @@ const OTHERS: u32 = 0x5eed_0012;
 const TO_FAULT: Duration = Duration::from_secs(10);
 
 /// The parent is killed; the child says what came of it.
-pub fn run() -> Result<()> {
+#[derive(clap::Args)]
+pub struct OpenerKilled {
+    /// The parent is killed before the child acquires the VM, while others close the file.
+    #[arg(long)]
+    early: bool,
+}
+
+impl OpenerKilled {
+    pub fn run(&self) -> Result<()> {
+        run(self.early)
+    }
+}
+
+fn run(early: bool) -> Result<()> {
     let nodes = topology::gpus()?;
     let node = nodes.first().context("no GPU")?;
     let path = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
@@ -35,7 +50,7 @@ pub fn run() -> Result<()> {
     match unsafe { libc::fork() } {
         0 => {
             drop(read);
-            let result = child(node, render, write, opener);
+            let result = child(node, render, write, opener, early);
             if let Err(error) = &result {
                 println!("{error:#}");
             }
@@ -52,20 +67,53 @@ pub fn run() -> Result<()> {
     }
 }
 
-fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid) -> Result<()> {
+fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid, early: bool) -> Result<()> {
     let kfd = Kfd::open()?;
-    let device = Device::acquire_by(&kfd, node, render)?;
+    let mut ready = Some(ready);
+    let device = if early {
+        drop(ready.take());
+        await_end(opener)?;
+        acquire_beside_closers(&kfd, node, render)?
+    } else {
+        Device::acquire_by(&kfd, node, render)?
+    };
     let gpu = Gpu::on(device.clone(), 4)?;
     let (memory, _) = vram_and_ticks(&device, MIB, OWN)?;
     let wrong = wrong_pages(&gpu, &memory, OWN)?;
     ensure!(wrong == 0, "{wrong} pages are wrong before");
     drop(ready);
+    await_end(opener)?;
+    reads_on(&gpu, memory)
+}
+
+/// The parent has closed its files when this returns.
+fn await_end(opener: Pid) -> Result<()> {
     let begin = Instant::now();
     while getppid() == opener {
         ensure!(begin.elapsed() < PATIENCE, "the parent lives");
         std::thread::sleep(Duration::from_millis(10));
     }
-    reads_on(&gpu, memory)
+    Ok(())
+}
+
+/// While other threads close descriptors of the file, which looks at the VM's entities.
+fn acquire_beside_closers(kfd: &Arc<Kfd>, node: &Node, render: OwnedFd) -> Result<Arc<Device>> {
+    let file = render.try_clone()?;
+    let acquired = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !acquired.load(Ordering::Relaxed) {
+                    drop(file.try_clone());
+                }
+            });
+        }
+        // Until they are at it.
+        std::thread::sleep(Duration::from_millis(100));
+        let device = Device::acquire_by(kfd, node, render);
+        acquired.store(true, Ordering::Relaxed);
+        Ok(device?)
+    })
 }
 
 /// Unmaps and frees the memory, has others fill it, and says what a queue reads at its place.
