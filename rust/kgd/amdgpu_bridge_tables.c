@@ -98,3 +98,37 @@ void bridge_tables_end(struct amdgpu_vm *vm)
 		vm->update_funcs = &amdgpu_object(amdgpu_vm_cpu_funcs);
 	dma_resv_unlock(resv);
 }
+
+static int take_out(struct amdgpu_vm *vm)
+{
+	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct dma_fence *fence = NULL;
+	int ret = 0;
+
+	dma_resv_lock(resv, NULL);
+	/* Where it is not ready, because tables have gone again, they are brought back again. */
+	if (!list_empty(&vm->freed) && amdgpu_call(amdgpu_vm_ready)(vm)) {
+		ret = dma_resv_reserve_fences(resv, 2);
+		if (!ret)
+			ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &fence);
+	}
+	dma_resv_unlock(resv);
+	if (fence) {
+		dma_fence_wait(fence, false);
+		dma_fence_put(fence);
+	}
+	return ret;
+}
+
+int bridge_tables_take_out(struct amdkfd_process_info *info)
+{
+	struct amdgpu_vm *vm;
+	int ret = 0;
+
+	mutex_lock(&info->lock);
+	list_for_each_entry(vm, &info->vm_list_head, vm_list_node)
+		ret = take_out(vm) ?: ret;
+	mutex_unlock(&info->lock);
+	return ret;
+}

@@ -94,6 +94,8 @@ int bridge_process_restore(struct bridge_process *process)
 			(info, &process->eviction_fence);
 	if (info && !ret)
 		ret = is_free_soon(&info->lock) ? bridge_import_fence(info) : -EBUSY;
+	if (info && !ret)
+		ret = bridge_tables_take_out(info);
 	mutex_unlock(&process->lock);
 	return ret;
 }

@@ -70,6 +70,13 @@ void bridge_tables_begin(struct amdgpu_vm *vm);
 void bridge_tables_end(struct amdgpu_vm *vm);
 
 /*
+ * Takes out of the page tables of a process's VMs, which have just come back, what others than the
+ * KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while they were not there: amdgpu has noted it, and
+ * brings them back as they were. Before its queues go on; takes info->lock, and waits.
+ */
+int bridge_tables_take_out(struct amdkfd_process_info *info);
+
+/*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
  * process's tasks is left; before it has buffers. end: ours is not called for that any more; sleeps
  * until it has returned, so without what resuming a process locks. forget: what was found of a

@@ -9,6 +9,7 @@ mod asleep;
 mod bench;
 mod cases;
 mod checkpoint;
+mod closed_evicted;
 mod contexts;
 mod cost;
 mod counters;
@@ -95,6 +96,8 @@ enum Command {
     Crowd(crowd::Crowd),
     /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
     FirstMap,
+    /// Close what the render node has mapped while page tables are evicted (hold_info.ko).
+    ClosedEvicted,
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
     UnmapStopped,
     /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
@@ -208,6 +211,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Handles(handles) => handles.run(),
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
+        Command::ClosedEvicted => closed_evicted::run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),

@@ -119,7 +119,6 @@ fn acquire_beside_closers(kfd: &Arc<Kfd>, node: &Node, render: OwnedFd) -> Resul
 /// Unmaps and frees the memory, has others fill it, and says what a queue reads at its place.
 pub(crate) fn reads_on(gpu: &Gpu, memory: Memory) -> Result<()> {
     let (address, size) = (memory.address(), memory.size());
-    let device = memory.device().clone();
     drop(memory);
     // SAFETY: nothing is there, or it fails; so nothing is put there afterwards.
     unsafe {
@@ -131,14 +130,20 @@ pub(crate) fn reads_on(gpu: &Gpu, memory: Memory) -> Result<()> {
         )
         .context("its place")?;
     }
+    reads_at(gpu, [address, size as u64])
+}
+
+/// Fills the memory that is free with a pattern, and says what a queue reads at an address where
+/// nothing is any more. Nothing is unmapped before that.
+pub(crate) fn reads_at(gpu: &Gpu, place: [u64; 2]) -> Result<()> {
     // What was freed is the first that is given away.
     let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
     let others: Vec<_> = (0..16)
-        .map(|_| Memory::allocate(&device, MIB << 20, flags))
+        .map(|_| Memory::allocate(gpu.device(), MIB << 20, flags))
         .collect::<Result<_, _>>()?;
     others.iter().for_each(|memory| fill(memory, OTHERS));
     ensure!(others[0].read::<u32>(0, 1)[0] == pattern(0, OTHERS));
-    match wrong_pages_at(gpu, [address, size as u64], OTHERS, TO_FAULT) {
+    match wrong_pages_at(gpu, place, OTHERS, TO_FAULT) {
         Ok(wrong) => println!("it reads memory: {wrong} pages are not another's"),
         Err(error) => println!("it faults: {error:#}"),
     }
