@@ -329,18 +329,21 @@ void bridge_pages_dma_unmap(struct amdgpu_device *adev, const u64 *addresses, u3
 			dma_unmap_page(adev->dev, addresses[i], PAGE_SIZE, DMA_BIDIRECTIONAL);
 }
 
+bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last)
+{
+	return interval_tree_iter_first((struct rb_root_cached *)&vm->va, first, last);
+}
+
 int bridge_pages_have_buffer(struct bridge_vm *vm, u64 first, u64 count)
 {
-	struct interval_tree_node *node;
 	int ret;
 
 	ret = dma_resv_lock_interruptible(tables_of(vm), NULL);
 	if (ret)
 		return ret == -EINTR ? -ERESTARTSYS : ret;
-	node = interval_tree_iter_first((struct rb_root_cached *)&vm->vm->va, first,
-					first + count - 1);
+	ret = bridge_vm_maps(vm->vm, first, first + count - 1);
 	dma_resv_unlock(tables_of(vm));
-	return !!node;
+	return ret;
 }
 
 /*

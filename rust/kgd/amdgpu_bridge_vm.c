@@ -2,15 +2,11 @@
 /*
  * bridge.h in terms of amdgpu: compute processes, their VMs and their buffers.
  */
-#include <linux/completion.h>
-#include <linux/cred.h>
 #include <linux/dma-resv.h>
 #include <linux/file.h>
-#include <linux/kthread.h>
 #include <linux/mutex.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/task_stack.h>
 #include <linux/slab.h>
 
 #include "amdgpu_bind.h"
@@ -80,22 +76,29 @@ static bool is_free_soon(struct mutex *lock)
 	return true;
 }
 
+static int restore(struct bridge_process *process, struct amdkfd_process_info *info)
+{
+	int ret;
+
+	if (!is_free_soon(&info->lock))
+		return -EBUSY;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)(info, &process->eviction_fence);
+	if (ret) {
+		bridge_halves_restored(info);
+		return ret;
+	}
+	if (!is_free_soon(&info->lock))
+		return -EBUSY;
+	return bridge_import_fence(info) ?: bridge_tables_take_out(info);
+}
+
 int bridge_process_restore(struct bridge_process *process)
 {
-	struct amdkfd_process_info *info;
 	int ret = 0;
 
 	mutex_lock(&process->lock);
-	info = process->info;
-	if (info && !is_free_soon(&info->lock))
-		ret = -EBUSY;
-	else if (info)
-		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)
-			(info, &process->eviction_fence);
-	if (info && !ret)
-		ret = is_free_soon(&info->lock) ? bridge_import_fence(info) : -EBUSY;
-	if (info && !ret)
-		ret = bridge_tables_take_out(info);
+	if (process->info)
+		ret = restore(process, process->info);
 	mutex_unlock(&process->lock);
 	return ret;
 }
@@ -408,25 +411,6 @@ int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer
 	return ret;
 }
 
-/*
- * amdgpu waits interruptibly where it has begun to change a buffer already, and leaves it half
- * changed if a signal comes: off the list of what is validated, but with its handle (freeing). So
- * signals wait until it is done; what is left is SIGKILL of a process with several threads, stops
- * and freezers, which wake them all up.
- */
-static void block_signals(sigset_t *before)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, before);
-}
-
-static void restore_signals(sigset_t *before)
-{
-	sigprocmask(SIG_SETMASK, before, NULL);
-}
-
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       bool another, u64 *freed)
 {
@@ -437,13 +421,13 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	/* Nobody maps or exports it meanwhile: the caller's table of buffers is locked. */
 	if (!mem->mapped_to_gpu_memory)
 		bridge_user_pages_forget(mem);
-	block_signals(&before);
+	bridge_block_signals(&before);
 	if (another && !mem->mapped_to_gpu_memory)
 		ret = bridge_import_free(adev, vm, mem, freed);
 	else
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv,
 									  freed);
-	restore_signals(&before);
+	bridge_restore_signals(&before);
 	/* Where it has failed, the buffer is there still, and may be mapped. */
 	bridge_import_put_shared(shared, !ret);
 	/* What it has unpinned before it failed it must not unpin once more the next time. */
@@ -478,173 +462,6 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
 								    vm->drm_priv, out, offset,
 								    flags, restored);
-}
-
-/* drm_exec's references to a buffer that it has got first, after it had to give way. */
-#ifdef HAVE_DRM_EXEC_DROPS_PRELOCKED
-#define PRELOCKED_REFERENCES 1
-#else
-#define PRELOCKED_REFERENCES 2
-#endif
-
-/*
- * A lock is the current task's if the context that it was taken with lay on this stack, where
- * nobody reads it any more.
- */
-static void unlock_forgotten(struct amdgpu_bo *bo, int references)
-{
-	struct dma_resv *resv = bo->tbo.base.resv;
-	struct ww_acquire_ctx *ctx = READ_ONCE(resv->lock.ctx);
-
-	if (!ctx || !object_is_on_stack(ctx))
-		return;
-	/* Unlocking would write to it. */
-	WRITE_ONCE(resv->lock.ctx, NULL);
-	dma_resv_unlock(resv);
-	while (references--) {
-		struct amdgpu_bo *same = bo;
-
-		amdgpu_call(amdgpu_bo_unref)(&same);
-	}
-}
-
-struct first_mapping {
-	struct amdgpu_device *adev;
-	struct bridge_vm *vm;
-	struct kgd_mem *mem;
-	struct mm_struct *mm;
-	const struct cred *cred;
-	struct completion done;
-	int ret;
-};
-
-/* As the caller: TTM evicts nobody for his own sake, and dma-bufs belong to who makes them. */
-static int map_on_thread(void *data)
-{
-	struct first_mapping *map = data;
-	const struct cred *own = override_creds(map->cred);
-
-	kthread_use_mm(map->mm);
-	map->ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(map->adev, map->mem,
-								      map->vm->drm_priv);
-	kthread_unuse_mm(map->mm);
-	revert_creds(own);
-	kthread_complete_and_exit(&map->done, 0);
-}
-
-/* The scheduler knows a task that used it by its address, which another one may have next. */
-static void forget_thread(struct drm_sched_entity *entity, struct task_struct *thread)
-{
-	cmpxchg(&entity->last_user, thread, current->group_leader);
-}
-
-static int map_first_on_thread(struct amdgpu_device *adev, struct bridge_vm *vm,
-			       struct kgd_mem *mem)
-{
-	struct first_mapping map = {
-		.adev = adev,
-		.vm = vm,
-		.mem = mem,
-		.mm = current->mm,
-		.cred = current_cred(),
-		.done = COMPLETION_INITIALIZER_ONSTACK(map.done),
-	};
-	struct task_struct *thread = kthread_run(map_on_thread, &map, "amdkfd_map");
-
-	/* -EAGAIN would have the user come again at once. */
-	if (IS_ERR(thread))
-		return thread == ERR_PTR(-EAGAIN) ? -ENOMEM : PTR_ERR(thread);
-	wait_for_completion(&map.done);
-	forget_thread(&vm->vm->immediate, thread);
-	forget_thread(&vm->vm->delayed, thread);
-	return map.ret;
-}
-
-static bool is_attached(struct bridge_vm *vm, struct kgd_mem *mem)
-{
-	struct kfd_mem_attachment *entry;
-	bool found = false;
-
-	mutex_lock(&mem->lock);
-	list_for_each_entry(entry, &mem->attachments, list)
-		found |= entry->bo_va->base.vm == vm->vm;
-	mutex_unlock(&mem->lock);
-	return found;
-}
-
-/* Whether the GPU sees the buffer itself, and not a BO of its own that kfd_mem_attach() makes. */
-static bool is_seen_itself(struct amdgpu_device *adev, struct kgd_mem *mem)
-{
-	struct amdgpu_device *home = bridge_home(mem);
-
-	if (mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
-		return false;
-	if (adev == home)
-		return true;
-	if (mem->domain == AMDGPU_GEM_DOMAIN_VRAM)
-		return !adev->apu_prefer_gtt &&
-		       amdgpu_call(amdgpu_xgmi_same_hive)(adev, home);
-	return mem->domain == AMDGPU_GEM_DOMAIN_GTT &&
-	       ((adev->ram_is_direct_mapped && home->ram_is_direct_mapped) ||
-		adev->dev->iommu_group == home->dev->iommu_group);
-}
-
-/*
- * Whether it is an import of another device's, whose pages that one's IOMMU domain has and this
- * one's has not. kfd_mem_attach() takes it for doorbells or registers, which are SG BOs as well,
- * and kfd_mem_dmamap_sg_bo() follows their list, which an import has not.
- */
-static bool is_import_elsewhere(struct amdgpu_device *adev, struct kgd_mem *mem)
-{
-	return mem->bo->tbo.type == ttm_bo_type_sg && !mem->bo->tbo.sg &&
-	       !is_seen_itself(adev, mem);
-}
-
-/*
- * In the first mapping to a VM, kfd_mem_attach() locks the root and the buffer. If its wait for
- * either is interrupted, it forgets the one that it has, and always the list of both, a page.
- * Signals are blocked, but stops, freezers, io_uring and SIGKILL interrupt, too. The lock is found
- * again afterwards, the page is not, so once it has happened kernel threads map, which nothing
- * interrupts. They do for an AQL ring, which kfd_mem_attach() locks once more itself, and where the
- * buffer gets a second BO, of which nobody knows afterwards. Not always: a thread costs five times
- * what the rest of a mapping does.
- */
-int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
-{
-	static bool was_interrupted;
-	bool on_thread = READ_ONCE(was_interrupted) || mem->aql_queue || !is_seen_itself(adev, mem);
-	sigset_t before;
-	int ret;
-
-	/* To map it on another device it is exported at home. */
-	if (bridge_is_unplugged(bridge_home(mem)))
-		return -ENODEV;
-	if (is_import_elsewhere(adev, mem))
-		return -EINVAL;
-	/* Nobody detaches it meanwhile: the caller's table of buffers is locked. */
-	if (on_thread && !is_attached(vm, mem))
-		return map_first_on_thread(adev, vm, mem);
-	block_signals(&before);
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
-	if (ret && !is_attached(vm, mem)) {
-		unlock_forgotten(vm->vm->root.bo, 1);
-		unlock_forgotten(mem->bo, PRELOCKED_REFERENCES);
-		if (ret == -EINTR)
-			WRITE_ONCE(was_interrupted, true);
-	}
-	restore_signals(&before);
-	return ret;
-}
-
-int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
-{
-	sigset_t before;
-	int ret;
-
-	block_signals(&before);
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
-	restore_signals(&before);
-	return ret;
 }
 
 bool bridge_memory_is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)

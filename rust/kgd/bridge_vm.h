@@ -6,6 +6,7 @@
 #define AMDKFD_BRIDGE_VM_H
 
 #include <linux/mutex.h>
+#include <linux/signal.h>
 
 #include <drm/drm_drv.h>
 
@@ -76,6 +77,21 @@ void bridge_tables_end(struct amdgpu_vm *vm);
  */
 int bridge_tables_take_out(struct amdkfd_process_info *info);
 
+/* Whether a buffer is mapped anywhere between these pages. Under the reservation of its root. */
+bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last);
+
+/*
+ * What fails half way (amdgpu_bridge_halves.c). All take the reservation of the VM's root.
+ * unmap: behind a mapping of the buffer that failed, by the task that called amdgpu: takes out of
+ * the page tables what it has written; the TLB is the caller's to flush. A buffer that could not
+ * even be attached, so that reservations may have been forgotten, is left alone. restored: behind a
+ * restore that failed, likewise; takes info->lock. recall: before an unmapping, for entries that
+ * such a restore has left.
+ */
+void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
+void bridge_halves_restored(struct amdkfd_process_info *info);
+void bridge_halves_recall(struct bridge_vm *vm, struct kgd_mem *mem);
+
 /*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
  * process's tasks is left; before it has buffers. end: ours is not called for that any more; sleeps
@@ -101,6 +117,25 @@ static inline bool bridge_is_unplugged(struct amdgpu_device *adev)
 		return true;
 	amdgpu_call(drm_dev_exit)(idx);
 	return false;
+}
+
+/*
+ * amdgpu waits interruptibly where it has begun to change a buffer already, and leaves it half
+ * changed if a signal comes: off the list of what is validated, but with its handle (freeing). So
+ * signals wait until it is done; what is left is SIGKILL of a process with several threads, stops
+ * and freezers, which wake them all up.
+ */
+static inline void bridge_block_signals(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, before);
+}
+
+static inline void bridge_restore_signals(sigset_t *before)
+{
+	sigprocmask(SIG_SETMASK, before, NULL);
 }
 
 /* The device that a buffer was made on. */

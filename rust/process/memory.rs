@@ -139,8 +139,13 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
             if let Some(claim) = &claim {
                 claim.clear(vm)?;
             }
-            vm.map(memory)
-                .inspect_err(|error| refused(process, device, *error))?;
+            vm.map(memory).inspect_err(|error| {
+                // It may have been mapped for a moment.
+                if flush_tlb(device, vm).is_err() {
+                    device.unflushed().add();
+                }
+                refused(process, device, *error);
+            })?;
             *done += 1;
         }
         memory.sync(true)

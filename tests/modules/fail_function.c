@@ -6,6 +6,7 @@
  *   insmod fail_function.ko function=amdkfd_device_init
  *   insmod fail_function.ko function=drm_client_modeset_create result=-12
  *   insmod fail_function.ko function=amdgpu_vm_update_range result=-16 only=3 times=1000000
+ *   insmod fail_function.ko function=amdgpu_vm_update_range result=-12 only=5 after=1 times=9
  */
 #include <linux/atomic.h>
 #include <linux/kprobes.h>
@@ -25,6 +26,10 @@ static int times = 1;
 module_param(times, int, 0444);
 MODULE_PARM_DESC(times, "how many calls fail");
 
+static int after;
+module_param(after, int, 0444);
+MODULE_PARM_DESC(after, "so many of the calls that are meant do not fail before the first one does");
+
 static int only = -1;
 module_param(only, int, 0444);
 MODULE_PARM_DESC(only, "the argument, a bool, from 0 on, without which none fails");
@@ -40,6 +45,7 @@ asm(".pushsection .text\n"
 extern asmlinkage void fail_function_return(void);
 
 static atomic_t left;
+static atomic_t spared;
 
 /* Of a bool the lowest byte counts. */
 static bool __kprobes is_meant(struct pt_regs *regs)
@@ -49,7 +55,8 @@ static bool __kprobes is_meant(struct pt_regs *regs)
 
 static int __kprobes fail(struct kprobe *probe, struct pt_regs *regs)
 {
-	if (!is_meant(regs) || atomic_dec_if_positive(&left) < 0)
+	if (!is_meant(regs) || atomic_dec_if_positive(&spared) >= 0 ||
+	    atomic_dec_if_positive(&left) < 0)
 		return 0;
 	regs_set_return_value(regs, result);
 	instruction_pointer_set(regs, (unsigned long)fail_function_return);
@@ -57,16 +64,17 @@ static int __kprobes fail(struct kprobe *probe, struct pt_regs *regs)
 }
 
 /* Nothing; but a probe that has none may become a jump, which goes on with the function. */
-static void __kprobes after(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
+static void __kprobes done(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
 {
 }
 
-static struct kprobe probe = { .pre_handler = fail, .post_handler = after };
+static struct kprobe probe = { .pre_handler = fail, .post_handler = done };
 
 static int __init fail_function_init(void)
 {
 	probe.symbol_name = function;
 	atomic_set(&left, times);
+	atomic_set(&spared, after);
 	return function ? register_kprobe(&probe) : -EINVAL;
 }
 module_init(fail_function_init);

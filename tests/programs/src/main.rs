@@ -28,6 +28,7 @@ mod handles;
 mod ipc;
 mod kill;
 mod limits;
+mod map_no_table;
 mod marks;
 mod mqd;
 mod opener;
@@ -98,6 +99,8 @@ enum Command {
     FirstMap,
     /// Close what the render node has mapped while page tables are evicted (hold_info.ko).
     ClosedEvicted,
+    /// Map memory where there is no VRAM for the last page table.
+    MapNoTable(map_no_table::MapNoTable),
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
     UnmapStopped,
     /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
@@ -212,6 +215,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
         Command::ClosedEvicted => closed_evicted::run(),
+        Command::MapNoTable(map) => map.run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),

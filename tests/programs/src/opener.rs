@@ -120,6 +120,12 @@ fn acquire_beside_closers(kfd: &Arc<Kfd>, node: &Node, render: OwnedFd) -> Resul
 pub(crate) fn reads_on(gpu: &Gpu, memory: Memory) -> Result<()> {
     let (address, size) = (memory.address(), memory.size());
     drop(memory);
+    keep_free(address, size)?;
+    reads_at(gpu, [address, size as u64])
+}
+
+/// Has nothing put at an address from which memory has gone.
+pub(crate) fn keep_free(address: u64, size: usize) -> Result<()> {
     // SAFETY: nothing is there, or it fails; so nothing is put there afterwards.
     unsafe {
         mmap_anonymous(
@@ -130,7 +136,7 @@ pub(crate) fn reads_on(gpu: &Gpu, memory: Memory) -> Result<()> {
         )
         .context("its place")?;
     }
-    reads_at(gpu, [address, size as u64])
+    Ok(())
 }
 
 /// Fills the memory that is free with a pattern, and says what a queue reads at an address where
