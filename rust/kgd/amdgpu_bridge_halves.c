@@ -21,9 +21,23 @@ static unsigned int shift_of(const struct amdgpu_device *adev, unsigned int leve
 /*
  * Tables whose place a larger entry takes are on a list whose head is on the stack until they are
  * freed (amdgpu_vm_pt_add_list). An update that fails leaves them there: the next one who moves or
- * frees them would write to the stack. Directory entries may lead to them still, so they stay.
- * Under the reservation of the VM's root; by who has called amdgpu, before he ends.
+ * frees them would write to the stack. They stay, and their directories' entries are to lead to
+ * them again: amdgpu takes for granted that they do. node: the list's first.
  */
+static void relink_all(struct amdgpu_vm *vm, struct list_head *node)
+{
+	struct list_head *next;
+
+	do {
+		next = node->next;
+		list_entry(node, struct amdgpu_vm_bo_base, vm_status)->moved = true;
+		INIT_LIST_HEAD(node);
+		list_add_tail(node, &vm->kernel.needs_update);
+		node = next;
+	} while (!object_is_on_stack(next));
+}
+
+/* Under the reservation of the VM's root; by who has called amdgpu, before he ends. */
 static void relink_below(struct amdgpu_vm *vm, struct amdgpu_vm_bo_base *directory,
 			 unsigned int level, u64 first, u64 last)
 {
@@ -34,14 +48,10 @@ static void relink_below(struct amdgpu_vm *vm, struct amdgpu_vm_bo_base *directo
 	u64 i;
 
 	for (i = first >> shift; i <= last >> shift; i++) {
-		struct list_head *node = &entries[i].vm_status;
-
 		if (!entries[i].bo)
 			continue;
-		if (object_is_on_stack(node->next) || object_is_on_stack(node->prev)) {
-			INIT_LIST_HEAD(node);
-			list_add_tail(node, &vm->kernel.idle);
-		}
+		if (object_is_on_stack(entries[i].vm_status.prev))
+			relink_all(vm, &entries[i].vm_status);
 		if (level < AMDGPU_VM_PDB0)
 			relink_below(vm, &entries[i], level + 1,
 				     i == first >> shift ? first & mask : 0,
@@ -53,37 +63,40 @@ static void relink(struct amdgpu_vm *vm, u64 first, u64 last)
 {
 	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
 
-	dma_resv_lock(vm->root.bo->tbo.base.resv, NULL);
 	relink_below(vm, &vm->root, adev->vm_manager.root_level, first, last);
-	dma_resv_unlock(vm->root.bo->tbo.base.resv);
 }
 
 /*
- * Under the reservation of the VM's root. Block by block, for which no table is needed: a whole one
- * is cleared where the directory has it, and a part of one in its table, if there is one.
+ * Under the reservation of the VM's root. What clears goes at least as high in the tables as what
+ * has mapped, and so comes as far.
  */
 static void clear(struct bridge_vm *vm, u64 first, u64 last)
 {
-	const u64 block = BIT_ULL(vm->adev->vm_manager.block_size);
-	u64 at, end;
+	int ret;
 
-	for (at = first; at <= last; at = end + 1) {
-		bool whole;
-
-		end = min(last, ALIGN_DOWN(at, block) + block - 1);
-		whole = end - at == block - 1;
-		amdgpu_call(amdgpu_vm_update_range)(vm->adev, vm->vm, false, !whole, true, false,
-						    NULL, at, end, vm->adev->gmc.init_pte_flags, 0,
-						    0, NULL, NULL, &vm->vm->last_update);
-	}
+	ret = amdgpu_call(amdgpu_vm_update_range)(vm->adev, vm->vm, false, false, true, false, NULL,
+						  first, last, vm->adev->gmc.init_pte_flags, 0, 0,
+						  NULL, NULL, &vm->vm->last_update);
+	if (ret)
+		relink(vm->vm, first, last);
+	amdgpu_call(amdgpu_vm_update_pdes)(vm->adev, vm->vm, false);
 }
 
-static void unmap(struct bridge_vm *vm, u64 first, u64 last)
+static void unmap(struct bridge_vm *vm, u64 first, u64 count)
 {
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	const u64 end = vm->adev->vm_manager.max_pfn;
+	const u64 last = first + count - 1;
+
+	/* It was refused for that. */
+	if (count > end || first > end - count)
+		return;
+	dma_resv_lock(resv, NULL);
 	relink(vm->vm, first, last);
+	dma_resv_unlock(resv);
 	if (bridge_pages_lock(vm->adev, vm))
 		return;
-	/* If something else is mapped there, it is that for which this failed, and wrote nothing. */
+	/* If something else is mapped there, this failed for that, and wrote nothing. */
 	if (!bridge_vm_maps(vm->vm, first, last))
 		clear(vm, first, last);
 	bridge_pages_unlock(vm);
@@ -102,7 +115,7 @@ void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
 		if (entry->bo_va->base.vm != vm->vm || entry->is_mapped)
 			continue;
 		found = true;
-		unmap(vm, first, first + count - 1);
+		unmap(vm, first, count);
 	}
 	mutex_unlock(&mem->lock);
 	if (found)
@@ -117,7 +130,9 @@ void bridge_halves_restored(struct amdkfd_process_info *info)
 	list_for_each_entry(vm, &info->vm_list_head, vm_list_node) {
 		struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
 
+		dma_resv_lock(vm->root.bo->tbo.base.resv, NULL);
 		relink(vm, 0, adev->vm_manager.max_pfn - 1);
+		dma_resv_unlock(vm->root.bo->tbo.base.resv);
 	}
 	mutex_unlock(&info->lock);
 }

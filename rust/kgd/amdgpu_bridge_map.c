@@ -161,6 +161,8 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 		return -ENODEV;
 	if (is_import_elsewhere(adev, mem))
 		return -EINVAL;
+	/* What keeps this from being done keeps amdgpu from mapping, which says so. */
+	bridge_tables_take_out_of(vm->vm);
 	/* Nobody detaches it meanwhile: the caller's table of buffers is locked. */
 	if (on_thread && !is_attached(vm, mem))
 		return map_first_on_thread(adev, vm, mem);

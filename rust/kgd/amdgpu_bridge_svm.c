@@ -68,16 +68,27 @@ static int wait_for_tables(struct bridge_vm *vm)
 	return waited(vm, left) ? -EBUSY : 0;
 }
 
+int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+{
+	int ret;
+
+	ret = dma_resv_reserve_fences(vm->root.bo->tbo.base.resv, 2);
+	if (!ret)
+		ret = amdgpu_call(amdgpu_vm_validate)(adev, vm, NULL, validate_table, NULL);
+	if (!ret && !amdgpu_call(amdgpu_vm_ready)(vm))
+		ret = -EBUSY;
+	/* Before anything else is written there. */
+	if (!ret && !list_empty(&vm->freed))
+		ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update);
+	return ret;
+}
+
 int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
 {
 	int ret;
 
 	dma_resv_lock(tables_of(vm), NULL);
-	ret = dma_resv_reserve_fences(tables_of(vm), 2);
-	if (!ret)
-		ret = amdgpu_call(amdgpu_vm_validate)(adev, vm->vm, NULL, validate_table, NULL);
-	if (!ret && !amdgpu_call(amdgpu_vm_ready)(vm->vm))
-		ret = -EBUSY;
+	ret = bridge_tables_bring_back(adev, vm->vm);
 	if (!ret)
 		ret = wait_for_tables(vm);
 	if (ret)

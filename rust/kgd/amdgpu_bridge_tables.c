@@ -99,25 +99,25 @@ void bridge_tables_end(struct amdgpu_vm *vm)
 	dma_resv_unlock(resv);
 }
 
-static int take_out(struct amdgpu_vm *vm)
+int bridge_tables_take_out_of(struct amdgpu_vm *vm)
 {
 	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
-	struct dma_fence *fence = NULL;
-	int ret = 0;
+	struct dma_fence *fence;
+	int ret;
 
+	/* Whoever notes something later finds them there, or has it taken out the next time. */
+	if (list_empty_careful(&vm->freed))
+		return 0;
 	dma_resv_lock(resv, NULL);
-	/* Where it is not ready, because tables have gone again, they are brought back again. */
-	if (!list_empty(&vm->freed) && amdgpu_call(amdgpu_vm_ready)(vm)) {
-		ret = dma_resv_reserve_fences(resv, 2);
-		if (!ret)
-			ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &fence);
-	}
+	ret = bridge_tables_bring_back(adev, vm);
+	/* With copy engines it is as in C: bridge_tables_begin() does nothing. */
+	if (ret == -EBUSY && (vm->immediate.stopped || vm->delayed.stopped))
+		ret = 0;
+	fence = dma_fence_get(vm->last_update);
 	dma_resv_unlock(resv);
-	if (fence) {
-		dma_fence_wait(fence, false);
-		dma_fence_put(fence);
-	}
+	dma_fence_wait(fence, false);
+	dma_fence_put(fence);
 	return ret;
 }
 
@@ -128,7 +128,7 @@ int bridge_tables_take_out(struct amdkfd_process_info *info)
 
 	mutex_lock(&info->lock);
 	list_for_each_entry(vm, &info->vm_list_head, vm_list_node)
-		ret = take_out(vm) ?: ret;
+		ret = bridge_tables_take_out_of(vm) ?: ret;
 	mutex_unlock(&info->lock);
 	return ret;
 }

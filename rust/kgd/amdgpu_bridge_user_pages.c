@@ -83,6 +83,8 @@ static void restore_user_pages(struct work_struct *work)
 
 	name_living_task(info);
 	bound_amdgpu_amdkfd_restore_userptr_worker(work);
+	if (READ_ONCE(info->evicted_bos))
+		bridge_halves_restored(info);
 	/* It may have ended before amdgpu came to ask. */
 	if (READ_ONCE(info->evicted_bos) && name_living_task(info))
 		queue_delayed_work(system_freezable_wq, delayed, msecs_to_jiffies(DELAY));

@@ -82,14 +82,15 @@ static int restore(struct bridge_process *process, struct amdkfd_process_info *i
 
 	if (!is_free_soon(&info->lock))
 		return -EBUSY;
+	ret = bridge_tables_take_out(info);
+	if (ret)
+		return ret;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)(info, &process->eviction_fence);
 	if (ret) {
 		bridge_halves_restored(info);
 		return ret;
 	}
-	if (!is_free_soon(&info->lock))
-		return -EBUSY;
-	return bridge_import_fence(info) ?: bridge_tables_take_out(info);
+	return is_free_soon(&info->lock) ? bridge_import_fence(info) : -EBUSY;
 }
 
 int bridge_process_restore(struct bridge_process *process)
@@ -157,6 +158,8 @@ static int wait_for_clears(struct amdgpu_vm *vm)
 	return ret ? 0 : -ETIME;
 }
 
+static DEFINE_MUTEX(acquiring);
+
 int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process, int drm_fd,
 		      struct bridge_vm **out)
 {
@@ -184,11 +187,16 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	mutex_init(&vm->flushing);
 	vm->drm_priv = vm->file->private_data;
 	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);
-	if (!ret)
-		ret = make_compute(vm);
 	if (ret)
 		goto let_go;
-	bridge_tables_begin(vm->vm);
+	/* One that amdgpu refuses late, since another has the VM already, must not come in between. */
+	mutex_lock(&acquiring);
+	ret = make_compute(vm);
+	if (!ret)
+		bridge_tables_begin(vm->vm);
+	mutex_unlock(&acquiring);
+	if (ret)
+		goto let_go;
 	*out = vm;
 	return 0;
 let_go:

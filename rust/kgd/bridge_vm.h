@@ -71,10 +71,14 @@ void bridge_tables_begin(struct amdgpu_vm *vm);
 void bridge_tables_end(struct amdgpu_vm *vm);
 
 /*
- * Takes out of the page tables of a process's VMs, which have just come back, what others than the
- * KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while they were not there: amdgpu has noted it, and
- * brings them back as they were. Before its queues go on; takes info->lock, and waits.
+ * What others than the KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while page tables were not
+ * there is noted by amdgpu, which brings the tables back as they were. bring_back: the tables, and
+ * takes it out of them; under the reservation of the root. -EBUSY: they are not there. take_out_of:
+ * likewise where something is noted; takes the reservation, and waits. Before anything is mapped
+ * there. take_out: for all VMs of a process, before a restore; takes info->lock.
  */
+int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm);
+int bridge_tables_take_out_of(struct amdgpu_vm *vm);
 int bridge_tables_take_out(struct amdkfd_process_info *info);
 
 /* Whether a buffer is mapped anywhere between these pages. Under the reservation of its root. */

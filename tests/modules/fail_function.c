@@ -28,7 +28,7 @@ MODULE_PARM_DESC(times, "how many calls fail");
 
 static int after;
 module_param(after, int, 0444);
-MODULE_PARM_DESC(after, "so many of the calls that are meant do not fail before the first one does");
+MODULE_PARM_DESC(after, "how many of the calls that are meant pass before the first one fails");
 
 static int only = -1;
 module_param(only, int, 0444);

@@ -17,6 +17,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+/// What the buffer has that is mapped in its place.
+const NEXT: u32 = 0x5eed_0013;
 /// Of hold_info.ko: while it is held nobody brings the process back.
 const HOLD_INFO: &str = "/sys/kernel/debug/hold_info";
 /// Reading it has all that is in VRAM leave it.
@@ -26,25 +28,43 @@ const HELD: Duration = Duration::from_millis(500);
 /// `AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE`.
 const READ_WRITE: u32 = 2 | 4;
 
-pub fn run() -> Result<()> {
-    let gpu = Gpu::open(4)?;
-    let device = gpu.device();
-    let (memory, _) = vram_and_ticks(device, MIB, OWN)?;
-    let handle = handle_of(device, &memory)?;
-    let place = map(device, handle, memory.size())?;
-    drop(memory);
-    let wrong = wrong_pages_at(&gpu, place, OWN, PATIENCE)?;
-    ensure!(wrong == 0, "{wrong} pages are wrong before");
-    let render = device.render().as_raw_fd().to_string();
-    let holder = thread::spawn(move || fs::write(HOLD_INFO, render));
-    thread::sleep(HELD);
-    ensure!(!holder.is_finished(), "nothing is held");
-    fs::read(EVICT_VRAM).context("amdgpu_evict_vram")?;
-    let closed = ioctl(device.render(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0]);
-    fs::write(HOLD_INFO, "-1")?;
-    holder.join().map_err(|_| anyhow!("a thread failed"))??;
-    closed.context("GEM_CLOSE")?;
-    reads_at(&gpu, place)
+#[derive(clap::Args)]
+pub struct ClosedEvicted {
+    /// Another buffer is mapped in the place of what is closed, before the tables come back.
+    #[arg(long)]
+    again: bool,
+}
+
+impl ClosedEvicted {
+    pub fn run(&self) -> Result<()> {
+        let gpu = Gpu::open(4)?;
+        let device = gpu.device();
+        let (memory, _) = vram_and_ticks(device, MIB, OWN)?;
+        let (next, _) = vram_and_ticks(device, MIB, NEXT)?;
+        let [handle, next] = [handle_of(device, &memory)?, handle_of(device, &next)?];
+        let place = find_place(memory.size())?;
+        map(device, handle, place)?;
+        drop(memory);
+        let wrong = wrong_pages_at(&gpu, place, OWN, PATIENCE)?;
+        ensure!(wrong == 0, "{wrong} pages are wrong before");
+        let render = device.render().as_raw_fd().to_string();
+        let holder = thread::spawn(move || fs::write(HOLD_INFO, render));
+        thread::sleep(HELD);
+        ensure!(!holder.is_finished(), "nothing is held");
+        fs::read(EVICT_VRAM).context("amdgpu_evict_vram")?;
+        let closed = ioctl(device.render(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0]);
+        let mapped = self.again.then(|| map(device, next, place)).transpose();
+        fs::write(HOLD_INFO, "-1")?;
+        holder.join().map_err(|_| anyhow!("a thread failed"))??;
+        closed.context("GEM_CLOSE")?;
+        mapped?;
+        if !self.again {
+            return reads_at(&gpu, place);
+        }
+        let wrong = wrong_pages_at(&gpu, place, NEXT, PATIENCE)?;
+        ensure!(wrong == 0, "{wrong} pages are wrong of the one that came");
+        Ok(())
+    }
 }
 
 /// The render node's handle of a buffer of the KFD's.
@@ -63,19 +83,22 @@ fn handle_of(device: &Device, memory: &Memory) -> Result<u32> {
     Ok(share.handle)
 }
 
-/// Maps it where nothing else is: address and size.
-fn map(device: &Device, handle: u32, size: usize) -> Result<[u64; 2]> {
+/// Where nothing else is: address and size.
+fn find_place(size: usize) -> Result<[u64; 2]> {
     let (none, private) = (ProtFlags::empty(), MapFlags::PRIVATE);
     // SAFETY: the kernel finds the place, and nobody uses it.
     let place = unsafe { mmap_anonymous(std::ptr::null_mut(), size, none, private) }?;
+    Ok([place as u64, size as u64])
+}
+
+fn map(device: &Device, handle: u32, [va_address, map_size]: [u64; 2]) -> Result<()> {
     let mut args = uapi::drm_amdgpu_gem_va {
         handle,
         operation: uapi::AMDGPU_VA_OP_MAP,
         flags: READ_WRITE,
-        va_address: place as u64,
-        map_size: size as u64,
+        va_address,
+        map_size,
         ..Default::default()
     };
-    ioctl(device.render(), uapi::IOC_DRM_GEM_VA, &mut args).context("GEM_VA")?;
-    Ok([place as u64, size as u64])
+    Ok(ioctl(device.render(), uapi::IOC_DRM_GEM_VA, &mut args).context("GEM_VA")?)
 }

@@ -98,7 +98,7 @@ enum Command {
     /// Map a buffer for the first time while another one has what that locks (hold_locks.ko).
     FirstMap,
     /// Close what the render node has mapped while page tables are evicted (hold_info.ko).
-    ClosedEvicted,
+    ClosedEvicted(closed_evicted::ClosedEvicted),
     /// Map memory where there is no VRAM for the last page table.
     MapNoTable(map_no_table::MapNoTable),
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
@@ -214,7 +214,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Handles(handles) => handles.run(),
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
-        Command::ClosedEvicted => closed_evicted::run(),
+        Command::ClosedEvicted(closed) => closed.run(),
         Command::MapNoTable(map) => map.run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),

@@ -19,8 +19,11 @@ use std::{fs, thread};
 const PAGE: u64 = 4096;
 /// What an entry of the lowest directory leads to.
 const BLOCK: u64 = 2 << 20;
+const BLOCKS: u64 = 3;
 /// Nothing else is there.
 const PLACE: u64 = 1 << 40;
+/// Behind what page tables have, and what no address is.
+const BEYOND: [u64; 2] = [1 << 48, 0xffff_8000_0000_0000];
 
 #[derive(clap::Args)]
 pub struct MapNoTable {
@@ -39,9 +42,9 @@ const SOME_RESTORES: Duration = Duration::from_secs(2);
 struct Buffers<'a>(&'a Gpu);
 
 impl Buffers<'_> {
-    fn alloc(&self, size: u64) -> Result<u64> {
+    fn alloc(&self, va_addr: u64, size: u64) -> Result<u64> {
         let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
-            va_addr: PLACE,
+            va_addr,
             size,
             gpu_id: self.0.device().gpu_id(),
             flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_VRAM | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
@@ -124,14 +127,22 @@ impl MapNoTable {
 
     fn unmapped(&self, gpu: &Gpu) -> Result<()> {
         let buffers = Buffers(gpu);
-        // It leaves its table, in whose place a larger entry comes.
-        let page = buffers.alloc(PAGE)?;
-        buffers.map(page).context("MAP of a page")?;
-        buffers.unmap(page).context("UNMAP of a page")?;
-        buffers.free(page).context("FREE of a page")?;
-        // There is a table for the last page of it.
-        let whole = buffers.alloc(BLOCK + PAGE)?;
-        // The next page table cannot be had.
+        for place in BEYOND {
+            let beyond = buffers.alloc(place, BLOCK)?;
+            let mapped = buffers.map(beyond);
+            ensure!(mapped == Err(Errno::INVAL), "MAP at {place:#x}: {mapped:?}");
+            buffers.free(beyond).context("FREE of what is beyond")?;
+        }
+        // Each leaves its table, in whose place a larger entry comes.
+        for block in 0..BLOCKS {
+            let page = buffers.alloc(PLACE + block * BLOCK, PAGE)?;
+            buffers.map(page).context("MAP of a page")?;
+            buffers.unmap(page).context("UNMAP of a page")?;
+            buffers.free(page).context("FREE of a page")?;
+        }
+        let size = BLOCKS * BLOCK + PAGE;
+        let whole = buffers.alloc(PLACE, size)?;
+        // The table for its last page cannot be had.
         self.fail(&["function=amdgpu_bo_create_vm"])?;
         let mapped = buffers.map(whole);
         Self::fail_no_more()?;
@@ -139,7 +150,7 @@ impl MapNoTable {
         buffers.free(whole).context("FREE")?;
         reads_at(gpu, [PLACE, BLOCK])?;
         // Whoever comes next finds the page tables as they shall be.
-        let whole = buffers.alloc(BLOCK + PAGE)?;
+        let whole = buffers.alloc(PLACE, size)?;
         buffers.map(whole).context("MAP again")?;
         buffers.unmap(whole).context("UNMAP again")?;
         buffers.free(whole).context("FREE again")?;
