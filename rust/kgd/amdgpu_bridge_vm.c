@@ -189,7 +189,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);
 	if (ret)
 		goto let_go;
-	/* One that amdgpu refuses late, since another has the VM already, must not come in between. */
+	/* One that amdgpu refuses late, as another has the VM already, must not come in between. */
 	mutex_lock(&acquiring);
 	ret = make_compute(vm);
 	if (!ret)
