@@ -99,7 +99,9 @@ unsafe extern "C" {
         vma: *mut bindings::vm_area_struct,
         start: *mut c_ulong,
         end: *mut c_ulong,
+        stopped: *mut bool,
     ) -> bool;
+    pub(super) fn amdkfd_end_runs(stopped: bool);
 }
 
 // Those of `migrate.c`, declared as `migrate.h` has them.

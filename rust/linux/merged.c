@@ -13,13 +13,17 @@
  * - it was in the swap cache while the flag was taken away, and was touched then: break_ksm()
  *   passes over entries of the swap;
  * - it is shared by fork() with a mapping that is mergeable: KSM makes the first of two equal pages
- *   the merged one in place, wherever else it is mapped.
+ *   the merged one in place, at any time, wherever else it is mapped.
  *
- * The second may happen at any time, also between the look and migrate_vma_setup(): there this does
- * not exclude it.
+ * So merged pages are left out, and what is in the swap. And where there are pages that others may
+ * have as well, KSM merges nothing until they are collected: whoever merges has KSM's lock. It is
+ * not waited for, as ksmd waits for mmap_lock with it. While ksmd has it, who shares a page is
+ * given one of his own. What is his alone, in a mapping that is not mergeable, does not become a
+ * merged page as long as mmap_lock is held.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/pagewalk.h>
 #include <linux/static_call.h>
 #include <linux/swap.h>
@@ -31,6 +35,9 @@
 /* The kernel does not export it. */
 DEFINE_STATIC_CALL_NULL(walk_pages, walk_page_range_vma);
 
+/* ksm_thread_mutex. NULL: it has no name in this kernel, and counts as taken. */
+static struct mutex *merging;
+
 int amdkfd_merged_bind(unsigned long (*lookup)(const char *name), const char **missing)
 {
 	static const char name[] = "walk_page_range_vma";
@@ -41,6 +48,7 @@ int amdkfd_merged_bind(unsigned long (*lookup)(const char *name), const char **m
 		return -ENOENT;
 	}
 	static_call_update(walk_pages, (void *)at);
+	merging = (struct mutex *)lookup("ksm_thread_mutex");
 	return 0;
 }
 
@@ -49,65 +57,128 @@ bool amdkfd_may_be_collected(const struct vm_area_struct *vma)
 	return !(vma->vm_flags & (VM_MERGEABLE | VM_SPECIAL | VM_HUGETLB)) && !vma_is_dax(vma);
 }
 
+/* Of a walk: what ends it. */
+#define RUN_ENDS 1
+#define IS_SHARED 2
+
 struct run {
 	unsigned long start, end;
+	unsigned long shared;	/* what was found to be shared last */
+	bool may_share;		/* KSM merges nothing now */
+	bool fails;		/* nobody is given a page of his own */
 };
 
-/* What is large is not merged, nor does a page of the swap come there. */
-static int pass_large(pmd_t *pmd, unsigned long address, unsigned long next, struct mm_walk *walk)
+/* What lies there is not collected. */
+static int leave_out(struct run *run, unsigned long address, unsigned long next)
 {
-	const pmd_t entry = pmdp_get_lockless(pmd);
-
-	if (!pmd_present(entry) || pmd_leaf(entry))
-		walk->action = ACTION_CONTINUE;
-	return 0;
-}
-
-static bool may_be_merged(pte_t entry)
-{
-	if (pte_none(entry))
-		return false;
-	if (!pte_present(entry))
-		return !softleaf_is_device_private(softleaf_from_pte(entry));
-	if (pte_special(entry) || !pfn_valid(pte_pfn(entry)))
-		return false;
-	return folio_test_ksm(page_folio(pfn_to_page(pte_pfn(entry))));
-}
-
-/* Under the page table's lock. */
-static int end_run(pte_t *pte, unsigned long address, unsigned long next, struct mm_walk *walk)
-{
-	struct run *run = walk->private;
-
-	if (!may_be_merged(ptep_get(pte)))
-		return 0;
 	if (address > run->start) {
 		run->end = address;
-		return 1;
+		return RUN_ENDS;
 	}
 	run->start = next;
 	return 0;
 }
 
+/* Under the page table's lock. */
+static int look_at(struct page *page, struct run *run, unsigned long address, unsigned long next)
+{
+	const struct folio *folio = page_folio(page);
+
+	if (!IS_ENABLED(CONFIG_KSM) || !folio_test_anon(folio))
+		return 0;
+	if (folio_test_ksm(folio))
+		return leave_out(run, address, next);
+	if (PageAnonExclusive(page) || run->may_share)
+		return 0;
+	if (run->fails || run->shared == address)
+		return leave_out(run, address, next);
+	run->shared = address;
+	return IS_SHARED;
+}
+
+/* Nothing large is merged, but it may be split for that. */
+static int look_at_large(pmd_t *pmd, unsigned long address, unsigned long next,
+			 struct mm_walk *walk)
+{
+	spinlock_t *lock = pmd_lock(walk->mm, pmd);
+	const pmd_t entry = pmdp_get(pmd);
+	int ret = 0;
+
+	if (!pmd_present(entry) || pmd_leaf(entry))
+		walk->action = ACTION_CONTINUE;
+	if (pmd_present(entry) && pmd_leaf(entry))
+		ret = look_at(pmd_page(entry), walk->private, address, next);
+	else if (pmd_is_migration_entry(entry))
+		ret = leave_out(walk->private, address, next);
+	spin_unlock(lock);
+	return ret;
+}
+
+/* Under the page table's lock. */
+static int look_at_page(pte_t *pte, unsigned long address, unsigned long next,
+			struct mm_walk *walk)
+{
+	const pte_t entry = ptep_get(pte);
+
+	if (pte_none(entry))
+		return 0;
+	if (!pte_present(entry)) {
+		if (softleaf_is_device_private(softleaf_from_pte(entry)))
+			return 0;
+		return leave_out(walk->private, address, next);
+	}
+	if (pte_special(entry) || !pfn_valid(pte_pfn(entry)))
+		return 0;
+	return look_at(pfn_to_page(pte_pfn(entry)), walk->private, address, next);
+}
+
 /*
- * What is no merged page and no entry of the swap, and is not shared by fork(), does not become a
- * merged page as long as mmap_lock is held: for that it must have been one when the flag was taken
- * away.
+ * From here on a page that is shared may be collected: KSM merges nothing, or whoever has the
+ * mapping has a copy, as if he had written to it. Where neither is possible it is left out.
  */
-bool amdkfd_next_run(struct vm_area_struct *vma, unsigned long *start, unsigned long *end)
+static void stop_sharing(struct vm_area_struct *vma, struct run *run)
+{
+	const unsigned int flags = FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE;
+
+	if (merging && mutex_trylock(merging))
+		run->may_share = true;
+	else if (fixup_user_fault(vma->vm_mm, run->shared, flags, NULL))
+		/* No memory is left, or nothing may be read there: so it is with the next one. */
+		run->fails = true;
+}
+
+bool amdkfd_next_run(struct vm_area_struct *vma, unsigned long *start, unsigned long *end,
+		     bool *stopped)
 {
 	static const struct mm_walk_ops ops = {
-		.pmd_entry = pass_large,
-		.pte_entry = end_run,
+		.pmd_entry = look_at_large,
+		.pte_entry = look_at_page,
 		.walk_lock = PGWALK_RDLOCK,
 	};
-	struct run run = { *start, *end };
+	struct run run = { *start, *end, .shared = ULONG_MAX, .may_share = *stopped };
+	unsigned long from = run.start;
+	int ret = 0;
 
 	if (run.start >= run.end || !amdkfd_may_be_collected(vma))
 		return false;
-	if (static_call(walk_pages)(vma, run.start, run.end, &ops, &run) < 0)
+	/* Each page is found to be shared once at most. */
+	while (from < run.end) {
+		ret = static_call(walk_pages)(vma, from, run.end, &ops, &run);
+		if (ret != IS_SHARED)
+			break;
+		stop_sharing(vma, &run);
+		from = run.shared;
+	}
+	*stopped = run.may_share;
+	if (ret < 0)
 		return false;
 	*start = run.start;
 	*end = run.end;
 	return run.start < run.end;
+}
+
+void amdkfd_end_runs(bool stopped)
+{
+	if (stopped)
+		mutex_unlock(merging);
 }

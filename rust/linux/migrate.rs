@@ -239,7 +239,7 @@ pub(crate) fn may_be_collected(vma: &VmaRef) -> bool {
     unsafe { ffi::amdkfd_may_be_collected(vma.as_ptr()) }
 }
 
-/// Pages of a mapping that may be collected to go to a device, as long as mmap_lock is held.
+/// Pages of a mapping that may be collected to go to a device, as long as its [`Runs`] live.
 #[derive(Clone)]
 pub(crate) struct Run<'a> {
     vma: &'a VmaRef,
@@ -253,31 +253,44 @@ impl Run<'_> {
     }
 }
 
-/// All of them in an area: between them are pages that KSM has merged, or that may be such.
+/// All of them in an area: between them are pages that KSM has merged, or that may be such. As long
+/// as it lives KSM merges no page of theirs that another process has as well.
 pub(crate) struct Runs<'a> {
     vma: &'a VmaRef,
     rest: Range<usize>,
+    /// Whether this has KSM's lock.
+    stopped: bool,
 }
 
 impl<'a> Runs<'a> {
     /// Those in `area`, which lies in the mapping.
     pub(crate) fn new(vma: &'a VmaRef, area: Range<usize>) -> Self {
-        Self { vma, rest: area }
+        Self {
+            vma,
+            rest: area,
+            stopped: false,
+        }
     }
-}
 
-impl<'a> Iterator for Runs<'a> {
-    type Item = Run<'a>;
-
-    fn next(&mut self) -> Option<Run<'a>> {
+    /// The next one. May sleep: pages may be copied.
+    pub(crate) fn next_run(&mut self) -> Option<Run<'_>> {
         let Range { mut start, mut end } = self.rest.clone();
-        // SAFETY: mmap_lock is held as long as the reference; the area is checked.
-        let is_one = unsafe { ffi::amdkfd_next_run(self.vma.as_ptr(), &mut start, &mut end) };
+        let (vma, stopped) = (self.vma.as_ptr(), &mut self.stopped);
+        // SAFETY: mmap_lock is held as long as the reference; the area is checked. A reference to a
+        // mapping stays with its task, and so does the lock.
+        let is_one = unsafe { ffi::amdkfd_next_run(vma, &mut start, &mut end, stopped) };
         self.rest.start = if is_one { end } else { self.rest.end };
         is_one.then_some(Run {
             vma: self.vma,
             addresses: start..end,
         })
+    }
+}
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        // SAFETY: It is said whether this has the lock, and no run is left.
+        unsafe { ffi::amdkfd_end_runs(self.stopped) };
     }
 }
 

@@ -304,7 +304,8 @@ impl Svm {
         each_mapping(place, pages, |_, vma, here| {
             // Where the user wants no large pages none is made, there or on the way back.
             let large = migrate::may_be_large(vma);
-            for run in Runs::new(vma, here.start as usize..here.end as usize) {
+            let mut runs = Runs::new(vma, here.start as usize..here.end as usize);
+            while let Some(run) = runs.next_run() {
                 let first = (run.start() >> PAGE_SHIFT) as u64;
                 let collect = |large| Migration::from_system(run.clone(), owner, large);
                 moved += mover.take(collect, first, large)?;

@@ -6,6 +6,7 @@
 mod attribute;
 mod beside;
 mod effects;
+mod forked;
 mod generate;
 mod hold;
 mod interpreter;
@@ -62,6 +63,8 @@ enum What {
     Merged,
     /// The same of one that was in the swap when its mapping ceased to be mergeable.
     Swapped,
+    /// A prefetch of pages that a child has, too, while the kernel merges its own.
+    Forked,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -98,7 +101,7 @@ impl What {
             Self::Attributes => SCRIPTS,
             Self::Generated | Self::Hold => &[],
             Self::Pieces | Self::Wholes | Self::Beside => &[],
-            Self::Merged | Self::Swapped => &[],
+            Self::Merged | Self::Swapped | Self::Forked => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -130,6 +133,7 @@ impl Svm {
             (What::Beside, _) => beside::run(self.xnack),
             (What::Merged, _) => merged::run(self.xnack, self.steps),
             (What::Swapped, _) => merged::swapped(self.xnack),
+            (What::Forked, _) => forked::run(self.xnack),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));

@@ -8,6 +8,7 @@ use super::interpreter::SET;
 use super::world::{World, BASE, LARGE, PAGE};
 use anyhow::{ensure, Context, Result};
 use nix::unistd::alarm;
+use std::fmt::Display;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const LATER: u64 = BASE + LARGE;
 /// What each begins with.
 const WORD: u32 = 77;
 /// Enough for all scans, and for who reads the pages.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Scans, in which KSM meets each address, and forgets those that it does not see.
 const SCANS: u64 = 10;
 const TRIES: u32 = 20;
@@ -47,10 +48,15 @@ fn awaited(is_so: impl Fn() -> Result<bool>) -> Result<bool> {
     Ok(true)
 }
 
+/// Has the kernel merge equal pages soon, once it does.
+pub fn hasten() -> Result<()> {
+    ask("sleep_millisecs", 1)?;
+    ask("pages_to_scan", 10000)
+}
+
 /// Has the kernel merge equal pages from now on. Whether so many are shared soon.
 pub fn until_shared(pages: u64) -> Result<bool> {
-    ask("sleep_millisecs", 1)?;
-    ask("pages_to_scan", 10000)?;
+    hasten()?;
     ask("run", 1)?;
     awaited(|| Ok(count("pages_sharing")? >= pages))
 }
@@ -71,10 +77,11 @@ fn with(world: &World, start: u64, pages: u64) -> usize {
     words.filter(|it| *it == WORD).count()
 }
 
-/// What /proc/self/pagemap says of pages.
-fn entries(start: u64, pages: u64) -> Result<Vec<u64>> {
+/// What the pagemap of a process says of pages.
+fn entries(process: impl Display, start: u64, pages: u64) -> Result<Vec<u64>> {
     let mut bytes = vec![0; 8 * pages as usize];
-    fs::File::open("/proc/self/pagemap")?.read_exact_at(&mut bytes, start / PAGE * 8)?;
+    let map = fs::File::open(format!("/proc/{process}/pagemap"))?;
+    map.read_exact_at(&mut bytes, start / PAGE * 8)?;
     let words = bytes.chunks_exact(8).map(|it| it.try_into());
     Ok(words
         .map(|it| it.map(u64::from_ne_bytes))
@@ -82,29 +89,29 @@ fn entries(start: u64, pages: u64) -> Result<Vec<u64>> {
 }
 
 /// Pages that the processor has no page for: in VRAM.
-fn away(start: u64, pages: u64) -> Result<usize> {
+pub fn away(process: impl Display, start: u64, pages: u64) -> Result<usize> {
     const PRESENT: u64 = 1 << 63;
-    let entries = entries(start, pages)?;
+    let entries = entries(process, start, pages)?;
     Ok(entries.iter().filter(|it| **it & PRESENT == 0).count())
 }
 
 /// Whether a page is one that KSM has merged.
-fn is_merged(address: u64) -> Result<bool> {
+pub fn is_merged(address: u64) -> Result<bool> {
     const KSM: u64 = 1 << 21;
-    let number = entries(address, 1)?[0] & ((1 << 55) - 1);
+    let number = entries("self", address, 1)?[0] & ((1 << 55) - 1);
     let mut flags = [0; 8];
     fs::File::open("/proc/kpageflags")?.read_exact_at(&mut flags, number * 8)?;
     Ok(u64::from_ne_bytes(flags) & KSM != 0)
 }
 
 /// Without access, so that no GPU wants to write, for which the kernel copies what is merged.
-fn prefetch(world: &World, pages: u64) -> Result<()> {
+pub fn prefetch(world: &World, start: u64, pages: u64) -> Result<()> {
     let mut attributes = [parse("fetch=G0", &world.gpus)?];
-    Ok(world.svm(SET, [BASE, pages * PAGE], [1, 24 + 8], &mut attributes)?)
+    Ok(world.svm(SET, [start, pages * PAGE], [1, 24 + 8], &mut attributes)?)
 }
 
 /// Has KSM meet each address some times, beside new equal pages.
-fn scan(world: &World) -> Result<()> {
+pub fn scan(world: &World) -> Result<()> {
     ask("run", 1)?;
     mergeable(world, LATER, PAGES)?;
     let scanned = count("full_scans")?;
@@ -122,8 +129,8 @@ pub fn run(xnack: bool, rounds: u32) -> Result<()> {
         mergeable(&world, BASE, PAGES)?;
         ensure!(until_shared(PAGES - 1)?, "the kernel merges nothing");
         ensure!(is_merged(BASE)?, "the kernel has merged others");
-        prefetch(&world, PAGES)?;
-        out += away(BASE, PAGES)?;
+        prefetch(&world, BASE, PAGES)?;
+        out += away("self", BASE, PAGES)?;
         scan(&world)?;
         alarm::set(PATIENCE.as_secs() as u32);
         let equal = with(&world, BASE, PAGES) + with(&world, LATER, PAGES);
@@ -149,7 +156,10 @@ fn keep_merged(world: &mut World) -> Result<bool> {
     // Copied: the second page is the only one that has the merged page, or it would not go.
     world.store(BASE, 1);
     world.advise(second, PAGE, "pageout")??;
-    ensure!(away(second, 1)? == 1, "the page does not go to the swap");
+    ensure!(
+        away("self", second, 1)? == 1,
+        "the page does not go to the swap"
+    );
     world.advise(BASE, 2 * PAGE, "unmergeable")??;
     let word = world.word(second);
     ensure!(word == WORD, "the page has {word}");
@@ -165,11 +175,11 @@ pub fn swapped(xnack: bool) -> Result<()> {
         tries += 1;
     }
     let second = BASE + PAGE;
-    prefetch(&world, 2)?;
+    prefetch(&world, BASE, 2)?;
     println!(
         "the first went: {}, the second: {}",
-        away(BASE, 1)?,
-        away(second, 1)?
+        away("self", BASE, 1)?,
+        away("self", second, 1)?
     );
     scan(&world)?;
     alarm::set(PATIENCE.as_secs() as u32);
