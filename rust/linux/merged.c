@@ -15,11 +15,11 @@
  * - it is shared by fork() with a mapping that is mergeable: KSM makes the first of two equal pages
  *   the merged one in place, at any time, wherever else it is mapped.
  *
- * So merged pages are left out, and what is in the swap. And where there are pages that others may
- * have as well, KSM merges nothing until they are collected: whoever merges has KSM's lock. It is
- * not waited for, as ksmd waits for mmap_lock with it. While ksmd has it, who shares a page is
- * given one of his own. What is his alone, in a mapping that is not mergeable, does not become a
- * merged page as long as mmap_lock is held.
+ * So merged pages are left out, and what is in the swap and may have been one. And where there are
+ * pages that others may have as well, KSM merges nothing until they are collected: whoever merges
+ * has KSM's lock. It is not waited for, as ksmd waits for mmap_lock with it. While ksmd has it, who
+ * shares a page is given one of his own. What is his alone, in a mapping that is not mergeable,
+ * does not become a merged page as long as mmap_lock is held.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -114,6 +114,18 @@ static int look_at_large(pmd_t *pmd, unsigned long address, unsigned long next,
 	return ret;
 }
 
+/*
+ * An entry of the swap that is exclusive is of a page that was nobody else's: so it is when it is
+ * back. Until then migrate_vma_setup() passes over it.
+ */
+static bool may_be_merged(pte_t entry)
+{
+	const softleaf_t leaf = softleaf_from_pte(entry);
+
+	return !softleaf_is_device_private(leaf) &&
+	       !(softleaf_is_swap(leaf) && pte_swp_exclusive(entry));
+}
+
 /* Under the page table's lock. */
 static int look_at_page(pte_t *pte, unsigned long address, unsigned long next,
 			struct mm_walk *walk)
@@ -122,11 +134,8 @@ static int look_at_page(pte_t *pte, unsigned long address, unsigned long next,
 
 	if (pte_none(entry))
 		return 0;
-	if (!pte_present(entry)) {
-		if (softleaf_is_device_private(softleaf_from_pte(entry)))
-			return 0;
-		return leave_out(walk->private, address, next);
-	}
+	if (!pte_present(entry))
+		return may_be_merged(entry) ? leave_out(walk->private, address, next) : 0;
 	if (pte_special(entry) || !pfn_valid(pte_pfn(entry)))
 		return 0;
 	return look_at(pfn_to_page(pte_pfn(entry)), walk->private, address, next);

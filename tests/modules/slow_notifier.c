@@ -3,6 +3,7 @@
  * slow_notifier: whoever next collects pages of a process to migrate them, or changes what may be
  * done with its memory, waits for a notifier of its first, as one that must wait for a device does.
  * The process writes to the file of debugfs how many milliseconds; that holds until it closes it.
+ * It reads how often pages of its have been collected since.
  */
 #include <linux/debugfs.h>
 #include <linux/delay.h>
@@ -12,13 +13,15 @@
 
 struct slow {
 	struct mmu_notifier notifier;
-	atomic_t milliseconds;
+	atomic_t milliseconds, collections;
 };
 
 static int slow_begin(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
 {
 	struct slow *slow = container_of(notifier, struct slow, notifier);
 
+	if (range->event == MMU_NOTIFY_MIGRATE)
+		atomic_inc(&slow->collections);
 	if ((range->event == MMU_NOTIFY_MIGRATE || range->event == MMU_NOTIFY_PROTECTION_VMA) &&
 	    mmu_notifier_range_blockable(range))
 		msleep(atomic_xchg(&slow->milliseconds, 0));
@@ -54,6 +57,17 @@ static ssize_t slow_write(struct file *file, const char __user *from, size_t siz
 	return size;
 }
 
+static ssize_t slow_read(struct file *file, char __user *to, size_t size, loff_t *at)
+{
+	struct slow *slow = file->private_data;
+	char text[16];
+
+	if (!slow)
+		return -EINVAL;
+	scnprintf(text, sizeof(text), "%d\n", atomic_read(&slow->collections));
+	return simple_read_from_buffer(to, size, at, text, strlen(text));
+}
+
 static int slow_release(struct inode *inode, struct file *file)
 {
 	struct slow *slow = file->private_data;
@@ -67,6 +81,7 @@ static int slow_release(struct inode *inode, struct file *file)
 
 static const struct file_operations operations = {
 	.owner = THIS_MODULE,
+	.read = slow_read,
 	.write = slow_write,
 	.release = slow_release,
 };
@@ -75,7 +90,7 @@ static struct dentry *entry;
 
 static int __init slow_notifier_init(void)
 {
-	entry = debugfs_create_file("slow_notifier", 0200, NULL, NULL, &operations);
+	entry = debugfs_create_file("slow_notifier", 0600, NULL, NULL, &operations);
 	return PTR_ERR_OR_ZERO(entry);
 }
 module_init(slow_notifier_init);

@@ -10,6 +10,7 @@ use anyhow::{ensure, Context, Result};
 use nix::unistd::alarm;
 use std::fmt::Display;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -166,6 +167,35 @@ fn keep_merged(world: &mut World) -> Result<bool> {
     is_merged(second)
 }
 
+/// A prefetch of memory of which each second page is in the swap: how often pages are collected,
+/// and how many are in VRAM or in the swap then.
+fn halves(world: &mut World) -> Result<(u32, usize)> {
+    world.clear()?;
+    world.map(BASE, LARGE, "rw", "private")??;
+    world.advise(BASE, LARGE, "nohugepage")??;
+    let pages = LARGE / PAGE;
+    for page in 0..pages {
+        world.store(BASE + page * PAGE, WORD);
+    }
+    let is_out = || {
+        for page in (0..pages).step_by(2) {
+            world.advise(BASE + page * PAGE, PAGE, "pageout")??;
+        }
+        Ok(away("self", BASE, pages)? as u64 == pages / 2)
+    };
+    ensure!(awaited(is_out)?, "pages do not go to the swap");
+    let path = "/sys/kernel/debug/slow_notifier";
+    let mut file = fs::File::options().read(true).write(true).open(path)?;
+    file.write_all(b"0")?;
+    prefetch(world, BASE, pages)?;
+    let mut times = String::new();
+    file.read_to_string(&mut times)?;
+    let out = away("self", BASE, pages)?;
+    let equal = with(world, BASE, pages);
+    ensure!(equal as u64 == pages, "{equal} pages are as they were");
+    Ok((times.trim().parse()?, out))
+}
+
 /// A prefetch of such a page. Needs a swap whose writes take a moment.
 pub fn swapped(xnack: bool) -> Result<()> {
     let mut world = World::new(xnack, 0)?;
@@ -187,5 +217,7 @@ pub fn swapped(xnack: bool) -> Result<()> {
     ensure!(words == [1, WORD], "they have {words:?}");
     ask("run", 2)?;
     alarm::cancel();
+    let (times, out) = halves(&mut world)?;
+    println!("half in the swap: {times} collections, {out} pages out");
     Ok(())
 }
