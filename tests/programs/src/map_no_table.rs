@@ -122,7 +122,7 @@ impl MapNoTable {
         drop(memory);
         keep_free(address, size)?;
         Self::fail_no_more()?;
-        reads_at(&gpu, [address, size as u64])
+        reads_at(gpu, [address, size as u64])
     }
 
     fn unmapped(&self, gpu: &Gpu) -> Result<()> {
