@@ -37,68 +37,55 @@ static void relink_all(struct amdgpu_vm *vm, struct list_head *node)
 	} while (!object_is_on_stack(next));
 }
 
-/* Under the reservation of the VM's root; by who has called amdgpu, before he ends. */
 static void relink_below(struct amdgpu_vm *vm, struct amdgpu_vm_bo_base *directory,
-			 unsigned int level, u64 first, u64 last)
+			 unsigned int level, u64 count)
 {
 	struct amdgpu_device *adev = amdgpu_ttm_adev(directory->bo->tbo.bdev);
 	struct amdgpu_vm_bo_base *entries = to_amdgpu_bo_vm(directory->bo)->entries;
 	const unsigned int shift = shift_of(adev, level);
-	const u64 mask = BIT_ULL(shift) - 1;
 	u64 i;
 
-	for (i = first >> shift; i <= last >> shift; i++) {
+	for (i = 0; i << shift < count; i++) {
 		if (!entries[i].bo)
 			continue;
 		if (object_is_on_stack(entries[i].vm_status.prev))
 			relink_all(vm, &entries[i].vm_status);
 		if (level < AMDGPU_VM_PDB0)
-			relink_below(vm, &entries[i], level + 1,
-				     i == first >> shift ? first & mask : 0,
-				     i == last >> shift ? last & mask : mask);
+			relink_below(vm, &entries[i], level + 1, BIT_ULL(shift));
 	}
 }
 
-static void relink(struct amdgpu_vm *vm, u64 first, u64 last)
+void bridge_halves_relink(struct amdgpu_vm *vm)
 {
 	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
 
-	relink_below(vm, &vm->root, adev->vm_manager.root_level, first, last);
+	relink_below(vm, &vm->root, adev->vm_manager.root_level, adev->vm_manager.max_pfn);
+	/* Else it is done when they have come back. */
+	if (amdgpu_call(amdgpu_vm_ready)(vm) &&
+	    !dma_resv_reserve_fences(vm->root.bo->tbo.base.resv, 2))
+		amdgpu_call(amdgpu_vm_update_pdes)(adev, vm, false);
 }
 
-/*
- * Under the reservation of the VM's root. What clears goes at least as high in the tables as what
- * has mapped, and so comes as far.
- */
-static void clear(struct bridge_vm *vm, u64 first, u64 last)
+static void relink(struct amdgpu_vm *vm)
 {
-	int ret;
-
-	ret = amdgpu_call(amdgpu_vm_update_range)(vm->adev, vm->vm, false, false, true, false, NULL,
-						  first, last, vm->adev->gmc.init_pte_flags, 0, 0,
-						  NULL, NULL, &vm->vm->last_update);
-	if (ret)
-		relink(vm->vm, first, last);
-	amdgpu_call(amdgpu_vm_update_pdes)(vm->adev, vm->vm, false);
+	dma_resv_lock(vm->root.bo->tbo.base.resv, NULL);
+	bridge_halves_relink(vm);
+	dma_resv_unlock(vm->root.bo->tbo.base.resv);
 }
 
 static void unmap(struct bridge_vm *vm, u64 first, u64 count)
 {
-	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	const u64 end = vm->adev->vm_manager.max_pfn;
-	const u64 last = first + count - 1;
 
 	/* It was refused for that. */
 	if (count > end || first > end - count)
 		return;
-	dma_resv_lock(resv, NULL);
-	relink(vm->vm, first, last);
-	dma_resv_unlock(resv);
+	relink(vm->vm);
 	if (bridge_pages_lock(vm->adev, vm))
 		return;
 	/* If something else is mapped there, this failed for that, and wrote nothing. */
-	if (!bridge_vm_maps(vm->vm, first, last))
-		clear(vm, first, last);
+	if (!bridge_vm_maps(vm->vm, first, first + count - 1))
+		bridge_tables_clear(vm->vm, first, first + count - 1);
 	bridge_pages_unlock(vm);
 }
 
@@ -127,13 +114,8 @@ void bridge_halves_restored(struct amdkfd_process_info *info)
 	struct amdgpu_vm *vm;
 
 	mutex_lock(&info->lock);
-	list_for_each_entry(vm, &info->vm_list_head, vm_list_node) {
-		struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
-
-		dma_resv_lock(vm->root.bo->tbo.base.resv, NULL);
-		relink(vm, 0, adev->vm_manager.max_pfn - 1);
-		dma_resv_unlock(vm->root.bo->tbo.base.resv);
-	}
+	list_for_each_entry(vm, &info->vm_list_head, vm_list_node)
+		relink(vm);
 	mutex_unlock(&info->lock);
 }
 

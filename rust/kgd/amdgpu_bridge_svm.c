@@ -68,6 +68,33 @@ static int wait_for_tables(struct bridge_vm *vm)
 	return waited(vm, left) ? -EBUSY : 0;
 }
 
+/* In what tables there are, which needs no other. */
+int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last)
+{
+	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
+
+	return amdgpu_call(amdgpu_vm_update_range)(adev, vm, false, true, true, false, NULL, first,
+						   last, adev->gmc.init_pte_flags, 0, 0, NULL, NULL,
+						   &vm->last_update);
+}
+
+/* amdgpu forgets what it cannot take out, for lack of VRAM for a table: so it is done before. */
+static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+{
+	struct amdgpu_bo_va_mapping *mapping;
+	int ret;
+
+	list_for_each_entry(mapping, &vm->freed, list) {
+		ret = bridge_tables_clear(vm, mapping->start, mapping->last);
+		if (ret)
+			return ret;
+	}
+	ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update);
+	if (ret)
+		bridge_halves_relink(vm);
+	return ret;
+}
+
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 {
 	int ret;
@@ -79,7 +106,7 @@ int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 		ret = -EBUSY;
 	/* Before anything else is written there. */
 	if (!ret && !list_empty(&vm->freed))
-		ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update);
+		ret = clear_noted(adev, vm);
 	return ret;
 }
 

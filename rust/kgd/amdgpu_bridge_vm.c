@@ -85,12 +85,17 @@ static int restore(struct bridge_process *process, struct amdkfd_process_info *i
 	ret = bridge_tables_take_out(info);
 	if (ret)
 		return ret;
+	if (!is_free_soon(&info->lock))
+		return -EBUSY;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)(info, &process->eviction_fence);
 	if (ret) {
 		bridge_halves_restored(info);
 		return ret;
 	}
-	return is_free_soon(&info->lock) ? bridge_import_fence(info) : -EBUSY;
+	if (!is_free_soon(&info->lock))
+		return -EBUSY;
+	/* Again, for what was unmapped before the tables were back. */
+	return bridge_import_fence(info) ?: bridge_tables_take_out(info);
 }
 
 int bridge_process_restore(struct bridge_process *process)
@@ -158,7 +163,33 @@ static int wait_for_clears(struct amdgpu_vm *vm)
 	return ret ? 0 : -ETIME;
 }
 
-static DEFINE_MUTEX(acquiring);
+static LIST_HEAD(acquiring);
+static DEFINE_SPINLOCK(acquiring_lock);
+
+/*
+ * Whether nobody else is about to acquire the same amdgpu_vm. amdgpu refuses who comes second, but
+ * may do so late, and then has set back what bridge_tables_begin() has set for the first.
+ */
+static bool begin_acquire(struct bridge_vm *vm)
+{
+	struct bridge_vm *other;
+	bool alone = true;
+
+	spin_lock(&acquiring_lock);
+	list_for_each_entry(other, &acquiring, acquiring)
+		alone &= other->vm != vm->vm;
+	if (alone)
+		list_add(&vm->acquiring, &acquiring);
+	spin_unlock(&acquiring_lock);
+	return alone;
+}
+
+static void end_acquire(struct bridge_vm *vm)
+{
+	spin_lock(&acquiring_lock);
+	list_del(&vm->acquiring);
+	spin_unlock(&acquiring_lock);
+}
 
 int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process, int drm_fd,
 		      struct bridge_vm **out)
@@ -189,12 +220,14 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);
 	if (ret)
 		goto let_go;
-	/* One that amdgpu refuses late, as another has the VM already, must not come in between. */
-	mutex_lock(&acquiring);
+	if (!begin_acquire(vm)) {
+		ret = -EINVAL;
+		goto let_go;
+	}
 	ret = make_compute(vm);
 	if (!ret)
 		bridge_tables_begin(vm->vm);
-	mutex_unlock(&acquiring);
+	end_acquire(vm);
 	if (ret)
 		goto let_go;
 	*out = vm;

@@ -42,6 +42,7 @@ struct bridge_vm {
 	struct file *file;
 	void *drm_priv;
 	struct amdgpu_vm *vm;
+	struct list_head acquiring;		/* among those being acquired */
 	struct mutex flushing;			/* amdgpu skips a flush that another has begun */
 	bool hangs;				/* an update of page tables did not end in time */
 };
@@ -75,8 +76,10 @@ void bridge_tables_end(struct amdgpu_vm *vm);
  * there is noted by amdgpu, which brings the tables back as they were. bring_back: the tables, and
  * takes it out of them; under the reservation of the root. -EBUSY: they are not there. take_out_of:
  * likewise where something is noted; takes the reservation, and waits. Before anything is mapped
- * there. take_out: for all VMs of a process, before a restore; takes info->lock.
+ * there. take_out: for all VMs of a process, before and behind a restore; takes info->lock. clear:
+ * of pages of the VM; under the reservation.
  */
+int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last);
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm);
 int bridge_tables_take_out_of(struct amdgpu_vm *vm);
 int bridge_tables_take_out(struct amdkfd_process_info *info);
@@ -89,9 +92,11 @@ bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last);
  * unmap: behind a mapping of the buffer that failed, by the task that called amdgpu: takes out of
  * the page tables what it has written; the TLB is the caller's to flush. A buffer that could not
  * even be attached, so that reservations may have been forgotten, is left alone. restored: behind a
- * restore that failed, likewise; takes info->lock. recall: before an unmapping, for entries that
- * such a restore has left.
+ * restore that failed, likewise; takes info->lock. relink: what both do for tables; under
+ * the reservation. recall: before an unmapping, for entries that such a
+ * restore has left.
  */
+void bridge_halves_relink(struct amdgpu_vm *vm);
 void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
 void bridge_halves_restored(struct amdkfd_process_info *info);
 void bridge_halves_recall(struct bridge_vm *vm, struct kgd_mem *mem);

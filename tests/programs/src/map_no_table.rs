@@ -142,8 +142,8 @@ impl MapNoTable {
         }
         let size = BLOCKS * BLOCK + PAGE;
         let whole = buffers.alloc(PLACE, size)?;
-        // The table for its last page cannot be had.
-        self.fail(&["function=amdgpu_bo_create_vm"])?;
+        // The table for its last page cannot be had, nor any other.
+        self.fail(&["function=amdgpu_bo_create_vm", "times=1000000"])?;
         let mapped = buffers.map(whole);
         Self::fail_no_more()?;
         ensure!(mapped == Err(Errno::NOMEM), "MAP: {mapped:?}");
