@@ -607,6 +607,12 @@ pub(crate) trait Power {
     /// Whether the user wants processes kept apart on this partition (`enforce_isolation`): one at
     /// a time, and what it leaves in registers and LDS cleared. May change at any time.
     fn isolates(&self, partition: u32) -> bool;
+    /// Has amdgpu clear and move memory again after a clear or move has failed, as in a reset.
+    /// Returns a number that has changed if a move may have failed since it was the same. Under
+    /// reclaim without `wait`; else it may sleep for some ms.
+    fn heal_engines(&self, wait: bool) -> u64;
+    /// The same, soon, and until it is done.
+    fn heal_engines_soon(&self);
     /// Wakes the device and keeps it awake.
     fn power_get(&self) -> Result;
     /// Undoes a successful `power_get`.

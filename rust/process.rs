@@ -27,6 +27,7 @@ mod eviction;
 pub(crate) mod files;
 mod leaving;
 pub(crate) mod memory;
+mod moves;
 pub(crate) mod open_file;
 mod pasids;
 pub(crate) mod power;

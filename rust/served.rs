@@ -480,6 +480,8 @@ impl Served {
         self.gpu.resets().end();
         self.sleep.open(self.gpu.gate());
         drop(stops);
+        // What amdgpu cleared and moved when the reset came has failed.
+        self.gpu.kgd().heal_engines_soon();
         for node in self.nodes() {
             node.listeners().notify_reset(true, "");
         }

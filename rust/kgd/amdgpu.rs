@@ -7,10 +7,12 @@
 //! `kgd2kfd_device_exit` returns, and a handle names a live object until it is consumed.
 
 mod checkpoint;
+mod power;
 mod shared;
 mod slots;
 pub(crate) mod vram;
 
+use self::power::Engines;
 use super::{
     bindings as c,
     Bandwidth,
@@ -28,7 +30,6 @@ use super::{
     NewEntries,
     NewMemory,
     Occupancy,
-    Power,
     Preempt,
     ProcessHandle,
     ProcessMemory,
@@ -83,6 +84,7 @@ pub(crate) struct Amdgpu {
     facts: GpuFacts,
     /// Buffers of device pages.
     vrams: Atomic<usize>,
+    engines: Engines,
 }
 
 impl Amdgpu {
@@ -101,6 +103,8 @@ impl Amdgpu {
             adev: DeviceHandle(adev),
             facts,
             vrams: Atomic::new(0),
+            // SAFETY: `adev` by this function's contract.
+            engines: unsafe { Engines::new(adev) }?,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -616,62 +620,4 @@ fn registers(kgd: &dyn Kgd, read: impl FnOnce(*mut Register) -> c_int) -> Result
 /// The MQD at `offset`, of which the buffer's owner checked that it lies inside.
 fn mqd_at(mqd: &RawKernelBo, offset: usize) -> *mut c_void {
     mqd.cpu.as_ptr().wrapping_add(offset).cast()
-}
-
-impl Power for Amdgpu {
-    fn try_lock_reset(&self) -> bool {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_reset_trylock(self.adev()) }
-    }
-
-    fn unlock_reset(&self) {
-        // SAFETY: By the type invariant, the device is valid, and locked by the caller (trait).
-        unsafe { c::bridge_reset_unlock(self.adev()) };
-    }
-
-    fn in_reset(&self) -> bool {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_in_reset(self.adev()) }
-    }
-
-    fn has_fatal_error(&self) -> bool {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_has_fatal_error(self.adev()) }
-    }
-
-    fn request_reset(&self) {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_request_reset(self.adev()) };
-    }
-
-    fn is_suspending(&self) -> bool {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_is_suspending(self.adev()) }
-    }
-
-    fn resets_copy_engine(&self) -> bool {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_resets_copy_engine(self.adev()) }
-    }
-
-    fn halts_on_hang(&self) -> bool {
-        // SAFETY: it reads one of amdgpu's variables, and amdgpu is loaded as long as there is a
-        // device.
-        unsafe { c::bridge_halts_on_hang() }
-    }
-
-    fn isolates(&self, partition: u32) -> bool {
-        // SAFETY: By the type invariant, the device is valid.
-        unsafe { c::bridge_isolates(self.adev(), partition) }
-    }
-
-    fn power_get(&self) -> Result {
-        // SAFETY: By the type invariant, the device is valid.
-        to_result(unsafe { c::bridge_power_get(self.adev()) })
-    }
-
-    fn power_put(&self) {
-        // SAFETY: By the type invariant, the device is valid, and held awake by the caller (trait).
-        unsafe { c::bridge_power_put(self.adev()) };
-    }
 }

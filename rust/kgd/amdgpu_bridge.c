@@ -13,6 +13,7 @@
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
+#include "bridge_engines.h"
 
 static_assert(BRIDGE_DOMAIN_GTT == AMDGPU_GEM_DOMAIN_GTT);
 static_assert(BRIDGE_DOMAIN_VRAM == AMDGPU_GEM_DOMAIN_VRAM);
@@ -478,6 +479,8 @@ int bridge_sdma_reset_engine(struct amdgpu_device *adev, u32 engine)
 	flags = memalloc_noreclaim_save();
 	ret = amdgpu_call(amdgpu_sdma_reset_engine)(adev, engine, false);
 	memalloc_noreclaim_restore(flags);
+	/* It has cancelled what amdgpu had on that engine. */
+	bridge_engines_heal_soon_of(adev);
 	return ret;
 }
 

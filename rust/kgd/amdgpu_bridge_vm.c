@@ -478,33 +478,6 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	return ret;
 }
 
-/*
- * Would amdgpu add such a size to its sums of used memory, and make them less by that? Those of
- * system memory are signed, and in 7.2 it compares VRAM after an addition that goes round; an APU's
- * VRAM may count as system memory. It first looks for the kind of memory, and for a userptr's
- * address.
- */
-static bool is_less_than_nothing(u64 size, u32 flags, u64 user)
-{
-	const u32 own = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
-	bool counted = flags & own ||
-		       (flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && user);
-
-	return counted && PAGE_ALIGN(size) > S64_MAX;
-}
-
-int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
-			u32 flags, bool restored, u64 *offset, struct kgd_mem **out)
-{
-	if (bridge_is_unplugged(adev))
-		return -ENODEV;
-	if (is_less_than_nothing(size, flags, *offset))
-		return -ENOMEM;
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
-								    vm->drm_priv, out, offset,
-								    flags, restored);
-}
-
 bool bridge_memory_is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	struct kfd_mem_attachment *entry;

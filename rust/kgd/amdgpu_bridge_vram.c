@@ -23,6 +23,7 @@
 #include "amdgpu_job.h"
 #include "amdgpu_res_cursor.h"
 #include "bridge.h"
+#include "bridge_engines.h"
 #include "bridge_vm.h"
 #include "bridge_vram.h"
 
@@ -338,34 +339,34 @@ static int copy_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity
 	return 0;
 }
 
-/* Whether amdgpu refuses what comes after a failed job of an entity (amdgpu_job_prepare_job). */
-static bool has_failed(struct drm_sched_entity *entity)
-{
-	struct dma_fence *last;
-
-	guard(rcu)();
-	last = rcu_dereference(entity->last_scheduled);
-	return last && READ_ONCE(last->error);
-}
-
-/*
- * Copies take turns among all entities that amdgpu takes jobs of. NULL: none is left until the
- * device is bound anew, or sleeps and wakes up.
- */
-static struct amdgpu_ttm_buffer_entity *next_entity(struct amdgpu_device *adev, u32 entities)
+/* Copies take turns among all entities that amdgpu takes jobs of. NULL: there is none. */
+static struct amdgpu_ttm_buffer_entity *healthy_entity(struct amdgpu_mman *mman, u32 entities)
 {
 	struct amdgpu_ttm_buffer_entity *entity;
 	u32 i, turn;
 
 	for (i = 0; i < entities; i++) {
-		turn = (u32)atomic_inc_return(&adev->mman.next_move_entity) % entities;
-		entity = &adev->mman.move_entities[turn];
-		if (!has_failed(&entity->base))
+		turn = (u32)atomic_inc_return(&mman->next_move_entity) % entities;
+		entity = &mman->move_entities[turn];
+		if (!bridge_entity_has_failed(&entity->base))
 			return entity;
 	}
-	dev_warn_once(adev->dev,
-		      "amdkfd: copies have failed; the processor reads what is in VRAM still\n");
 	return NULL;
+}
+
+/* The same, after those that have failed were looked after. */
+static struct amdgpu_ttm_buffer_entity *next_entity(struct amdgpu_device *adev, u32 entities)
+{
+	struct amdgpu_ttm_buffer_entity *entity = healthy_entity(&adev->mman, entities);
+
+	if (entity)
+		return entity;
+	bridge_engines_heal_of(adev);
+	entity = healthy_entity(&adev->mman, entities);
+	if (!entity)
+		dev_warn_once(adev->dev,
+			      "amdkfd: copies fail; the processor reads what is in VRAM still\n");
+	return entity;
 }
 
 /*

@@ -488,7 +488,7 @@ struct bridge_copy_page {
 /*
  * Copies pages, at most BRIDGE_MAX_COPY, by the device's copy engines. System pages that are read
  * must not change until it ends. All are kept until it does, and so is the memory of the buffer.
- * Where amdgpu takes no jobs any more since one has failed, the processor copies from VRAM.
+ * Where amdgpu takes no jobs for now since one has failed, the processor copies from VRAM.
  * @wait: if many go on already, for one of them to be let go of; who has some that have not been
  * must not wait.
  * -ENODEV: the device sleeps, is gone, or takes no copies to VRAM any more; -EAGAIN: it is being
@@ -620,6 +620,22 @@ bool bridge_is_suspending(struct amdgpu_device *adev);
  * amdgpu's own work: the timeout of a job.
  */
 bool bridge_resets_copy_engine(struct amdgpu_device *adev);
+
+/*
+ * amdgpu's queues for clearing and moving memory, of a device that is served: a job that fails, as
+ * in a reset, fails all that come after it, and nobody is told. heal: they take jobs again, but for
+ * who is busy, which is seen to later. Returns a number that is another one if a move may have
+ * failed in between. @wait: sleeps some ms for each that has failed; else it may be called under
+ * reclaim. end: nobody uses the device any more. VRAM that is allocated after a job has failed is
+ * cleared once more.
+ */
+struct bridge_engines;
+int bridge_engines_begin(struct amdgpu_device *adev, struct bridge_engines **out);
+void bridge_engines_end(struct bridge_engines *engines);
+u64 bridge_engines_heal(struct bridge_engines *engines, bool wait);
+/* The same, later and for as long as needed, at most 60 s. */
+void bridge_engines_heal_soon(struct bridge_engines *engines);
+
 /* amdgpu.halt_if_hws_hang as it is now. */
 bool bridge_halts_on_hang(void);
 /* Whether processes are kept apart on partition @partition (enforce_isolation) as of now. */

@@ -109,6 +109,9 @@ pub(crate) struct Live {
     suspending: bool,
     /// Whoever asks resets a copy engine for amdgpu.
     resets_copy_engine: bool,
+    /// Moves of amdgpu's that have failed; how often its engines were to be healed soon.
+    failed_moves: u64,
+    heals: u32,
     /// A reset waits for the lock; a fatal error was detected.
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,

@@ -9,6 +9,7 @@
 use super::{
     apertures::Apertures,
     memory::Unflushed,
+    moves::Moves,
     pasids::PasidName,
     tensor_limit::TensorLimit,
     trap::TrapMemory,
@@ -182,6 +183,7 @@ pub(crate) struct ProcessDevice {
     user_id: Arc<Atomic<u32>>,
     unflushed: Unflushed,
     is_lost: Atomic<bool>,
+    moves: Moves,
     #[pin]
     tensor_limit: TensorLimit,
     shared_counters: Arc<Counters>,
@@ -209,6 +211,7 @@ impl ProcessDevice {
             user_id: Arc::new(Atomic::new(node.id().raw()), GFP_KERNEL_ACCOUNT)?,
             unflushed: Unflushed::new(),
             is_lost: Atomic::new(false),
+            moves: Moves::new(),
             tensor_limit <- TensorLimit::new(node.clone()),
             shared_counters: Arc::new(Counters::new(), GFP_KERNEL_ACCOUNT)?,
             held: DEVICES.hold(),
@@ -267,6 +270,11 @@ impl ProcessDevice {
     /// matter any more, whatever becomes of the GPU.
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost.load(Acquire)
+    }
+
+    /// Whether what amdgpu moves of the process's on the GPU gets there.
+    pub(super) fn moves(&self) -> &Moves {
+        &self.moves
     }
 
     /// Bytes of the GPU's memory that the process has: in buffers, and as shared virtual memory.

@@ -200,20 +200,20 @@ impl Evictor {
 
     /// Takes the queues off and lets the buffers go.
     fn evict(process: &Process) -> Result<Evicted> {
-        let Some(context) = process.context() else {
+        if process.context().is_none() {
             return Ok(Evicted::Before);
-        };
+        }
         if let Err(error) = process.evict(Trigger::TTM) {
             if !process.is_off_what_is_left() {
                 let _ = process.restore();
                 return Err(error);
             }
             // It never runs again, and its buffers do not come back.
-            context.signal_eviction_fence();
+            process.let_buffers_move();
             let _ = process.restore();
             return Ok(Evicted::Before);
         }
-        let signalled_before = context.signal_eviction_fence();
+        let signalled_before = process.let_buffers_move();
         if signalled_before {
             // Somebody else took care of this fence, and will restore.
             let _ = process.restore();
@@ -253,7 +253,7 @@ impl Evictor {
     fn restore(process: &Process) -> Result {
         // Without a VM there is no buffer.
         if let Some(context) = process.context().filter(|_| !process.has_lost()) {
-            context.restore()?;
+            process.bring_buffers_back(context)?;
         }
         if let Err(error) = process.restore() {
             let pid = process.lead().pid();

@@ -245,11 +245,12 @@ impl Process {
         is_suspended() || self.is_leaving.load(Relaxed)
     }
 
-    /// Amdgpu may move its buffers: its queues are off the GPUs.
-    pub(super) fn let_buffers_move(&self) {
-        if let Some(context) = self.context() {
-            context.signal_eviction_fence();
-        }
+    /// Amdgpu may move its buffers: its queues are off the GPUs. Returns whether it might before.
+    pub(super) fn let_buffers_move(&self) -> bool {
+        self.context().is_none_or(|context| {
+            self.begin_moves();
+            context.signal_eviction_fence()
+        })
     }
 
     /// Whether queues of it that were to leave may be at work on another GPU than this one, which
@@ -291,10 +292,11 @@ impl Process {
         }
     }
 
-    /// The GPU is being reset, and its schedulers are stopped. Where another one does not obey, the
+    /// The GPU is being reset, and its schedulers are stopped, or the process's queues are off and
+    /// what it has there did not come back ([`super::moves`]). Where another one does not obey, the
     /// process's buffers do not move before that has: the [`Evictor`] sees to it when amdgpu asks
     /// for them.
-    fn lose(&self, gpu: DeviceHandle, cause: Cause) {
+    pub(super) fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
             self.lose_queues();
             // Afterwards: who sees it may undo an eviction, and no queue runs again.

@@ -382,6 +382,7 @@ mod tests {
         served.pre_reset("");
         assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(served.post_reset(), Err(EBUSY));
+        assert_eq!(fake.heals(), 0);
         // amdgpu has the device for this one still, behind which the next one waits.
         assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(fake.live().resets_asked, 1);
@@ -397,6 +398,8 @@ mod tests {
         fake.reset_hardware();
         assert_eq!(served.post_reset(), Ok(()));
         assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
+        // What amdgpu had given its copy engines was cancelled.
+        assert_eq!(fake.heals(), 1);
         assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
         fake.set_in_reset(false);
     }

@@ -41,6 +41,16 @@ impl Fake {
     pub(crate) fn set_resets_copy_engine(&self, resets: bool) {
         self.live.lock().resets_copy_engine = resets;
     }
+
+    /// A move of amdgpu's has failed.
+    pub(crate) fn fail_move(&self) {
+        self.live.lock().failed_moves += 1;
+    }
+
+    /// How often amdgpu's engines were to be healed soon.
+    pub(crate) fn heals(&self) -> u32 {
+        self.live.lock().heals
+    }
 }
 
 impl Power for Fake {
@@ -84,6 +94,14 @@ impl Power for Fake {
 
     fn isolates(&self, _partition: u32) -> bool {
         self.live.lock().isolates
+    }
+
+    fn heal_engines(&self, _wait: bool) -> u64 {
+        self.live.lock().failed_moves
+    }
+
+    fn heal_engines_soon(&self) {
+        self.live.lock().heals += 1;
     }
 
     fn power_get(&self) -> Result {

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * bridge.h in terms of amdgpu: its queues (scheduler entities) for clearing and moving memory, once
+ * a job of theirs has failed, and buffers of VRAM, which they clear.
+ *
+ * amdgpu passes the error of an entity's last job on to the next one, for ever: nothing is cleared
+ * and moved by it any more. Whoever waits for such a job is told of no error, VRAM counts as
+ * cleared as soon as the job is made, and a buffer as moved. amdgpu makes new entities only when
+ * the device is bound or wakes up. So the last job of one whose queue is empty is forgotten here.
+ */
+#include <linux/atomic.h>
+#include <linux/cleanup.h>
+#include <linux/delay.h>
+#include <linux/dma-fence.h>
+#include <linux/dma-resv.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/pm_runtime.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "amdgpu_bind.h"
+#include "amdgpu_job.h"
+#include "bridge.h"
+#include "bridge_engines.h"
+#include "bridge_vm.h"
+
+struct bridge_engines {
+	struct list_head link;		/* in all_engines */
+	struct amdgpu_device *adev;
+	struct delayed_work later;
+	atomic_t looks;			/* that are left to later */
+	atomic64_t failed_moves;
+	bool distrusted;		/* VRAM that amdgpu calls cleared may not be */
+};
+
+static LIST_HEAD(all_engines);
+static DEFINE_SPINLOCK(engines_lock);
+
+/* It is there as long as the device is served. */
+static struct bridge_engines *find_engines(const struct amdgpu_device *adev)
+{
+	struct bridge_engines *engines;
+
+	guard(spinlock)(&engines_lock);
+	list_for_each_entry(engines, &all_engines, link)
+		if (engines->adev == adev)
+			return engines;
+	return NULL;
+}
+
+bool bridge_entity_has_failed(struct drm_sched_entity *entity)
+{
+	struct dma_fence *last;
+
+	guard(rcu)();
+	last = rcu_dereference(entity->last_scheduled);
+	return last && READ_ONCE(last->error);
+}
+
+/*
+ * A job has failed, of a queue that moves memory, or clears it. A move clears what it leaves, too.
+ * Before it is forgotten: who finds no failure any more finds this.
+ */
+static void note_failure(struct bridge_engines *engines, bool moves)
+{
+	if (moves)
+		atomic64_inc(&engines->failed_moves);
+	if (!READ_ONCE(engines->distrusted)) {
+		WRITE_ONCE(engines->distrusted, true);
+		dev_info(engines->adev->dev,
+			 "amdkfd: VRAM was not cleared or moved: its buffers are cleared twice\n");
+	}
+}
+
+/*
+ * Forgets the last job, if that has ended with an error. Under the entity's lock, which who gives
+ * it jobs has: with an empty queue the scheduler has written last_scheduled before
+ * (drm_sched_entity_pop_job), and nobody writes it now. Who reads it does so under RCU or the lock.
+ */
+static void forget_last(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entity,
+			bool moves)
+{
+	struct drm_sched_entity *base = &entity->base;
+	struct dma_fence *last;
+
+	if (spsc_queue_count(&base->job_queue))
+		return;
+	smp_rmb();
+	last = rcu_dereference_protected(base->last_scheduled, lockdep_is_held(&entity->lock));
+	if (!last || !dma_fence_is_signaled(last) || !last->error)
+		return;
+	/* Once more: it may have been given jobs since it was found. */
+	note_failure(engines, moves);
+	rcu_assign_pointer(base->last_scheduled, NULL);
+	dma_fence_put(last);
+}
+
+/* How often it is tried, 1 ms apart, for who waits: a queue of cancelled jobs is soon empty. */
+#define TRIES 20
+
+/* If it has failed it takes jobs again afterwards, unless it is busy. */
+static void heal(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entity,
+		 bool moves, bool wait)
+{
+	unsigned int tries = wait ? TRIES : 1;
+
+	if (!bridge_entity_has_failed(&entity->base))
+		return;
+	note_failure(engines, moves);
+	do {
+		/* Whoever has it may wait for engines that stand still. */
+		if (mutex_trylock(&entity->lock)) {
+			forget_last(engines, entity, moves);
+			mutex_unlock(&entity->lock);
+		}
+		if (!bridge_entity_has_failed(&entity->base) || !--tries)
+			return;
+		usleep_range(500, 1000);
+	} while (true);
+}
+
+/* Whether one has failed still. */
+static bool heal_all(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entities,
+		     u32 count, bool moves, bool wait)
+{
+	bool failed = false;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		heal(engines, &entities[i], moves, wait);
+		failed |= bridge_entity_has_failed(&entities[i].base);
+	}
+	return failed;
+}
+
+/* The same, of the device, which is not unplugged meanwhile, and is awake. */
+static bool look(struct bridge_engines *engines, bool wait)
+{
+	struct amdgpu_mman *mman = &engines->adev->mman;
+	bool failed;
+
+	if (!mman->buffer_funcs_enabled)
+		return false;
+	failed = heal_all(engines, &mman->default_entity, 1, false, wait);
+	failed |= heal_all(engines, mman->move_entities, mman->num_move_entities, true, wait);
+	failed |= heal_all(engines, mman->clear_entities, mman->num_clear_entities, false, wait);
+	/* See note_failure(). */
+	smp_rmb();
+	return failed;
+}
+
+static bool look_if_plugged(struct bridge_engines *engines, bool wait)
+{
+	struct drm_device *drm = adev_to_drm(engines->adev);
+	bool failed;
+	int idx;
+
+	if (pci_dev_is_disconnected(engines->adev->pdev) ||
+	    !amdgpu_call(drm_dev_enter)(drm, &idx))
+		return false;
+	failed = look(engines, wait);
+	amdgpu_call(drm_dev_exit)(idx);
+	return failed;
+}
+
+/* Engines that stand still are reset within so long, and what waits for them is cancelled. */
+#define LATER (HZ / 10)
+#define LOOKS 600
+
+/* Frozen tasks find the device asleep: the queue is, too. */
+static void look_later(struct bridge_engines *engines, unsigned long delay)
+{
+	queue_delayed_work(system_freezable_wq, &engines->later, delay);
+}
+
+static void look_again(struct work_struct *work)
+{
+	struct bridge_engines *engines =
+		container_of(work, struct bridge_engines, later.work);
+	struct device *dev = engines->adev->dev;
+	int awake = pm_runtime_get_if_active(dev);
+
+	/* One that sleeps gets new entities when it wakes up. */
+	if (!awake)
+		return;
+	if (look_if_plugged(engines, true) && atomic_dec_if_positive(&engines->looks) > 0)
+		look_later(engines, LATER);
+	if (awake > 0)
+		pm_runtime_put_autosuspend(dev);
+}
+
+void bridge_engines_heal_soon(struct bridge_engines *engines)
+{
+	atomic_set(&engines->looks, LOOKS);
+	look_later(engines, 0);
+}
+
+u64 bridge_engines_heal(struct bridge_engines *engines, bool wait)
+{
+	if (look_if_plugged(engines, wait)) {
+		atomic_set(&engines->looks, LOOKS);
+		look_later(engines, LATER);
+	}
+	return atomic64_read(&engines->failed_moves);
+}
+
+void bridge_engines_heal_of(struct amdgpu_device *adev)
+{
+	struct bridge_engines *engines = find_engines(adev);
+
+	if (engines)
+		bridge_engines_heal(engines, true);
+}
+
+void bridge_engines_heal_soon_of(struct amdgpu_device *adev)
+{
+	struct bridge_engines *engines = find_engines(adev);
+
+	if (engines)
+		bridge_engines_heal_soon(engines);
+}
+
+int bridge_engines_begin(struct amdgpu_device *adev, struct bridge_engines **out)
+{
+	struct bridge_engines *engines = kzalloc(sizeof(*engines), GFP_KERNEL);
+
+	if (!engines)
+		return -ENOMEM;
+	engines->adev = adev;
+	/* What failed before, and was healed, nobody knows any more. */
+	engines->distrusted = atomic_read(&adev->gpu_reset_counter) != 0;
+	INIT_DELAYED_WORK(&engines->later, look_again);
+	scoped_guard(spinlock, &engines_lock)
+		list_add(&engines->link, &all_engines);
+	*out = engines;
+	return 0;
+}
+
+void bridge_engines_end(struct bridge_engines *engines)
+{
+	scoped_guard(spinlock, &engines_lock)
+		list_del(&engines->link);
+	cancel_delayed_work_sync(&engines->later);
+	kfree(engines);
+}
+
+/*
+ * Would amdgpu add such a size to its sums of used memory, and make them less by that? Those of
+ * system memory are signed, and in 7.2 it compares VRAM after an addition that goes round; an APU's
+ * VRAM may count as system memory. It first looks for the kind of memory, and for a userptr's
+ * address.
+ */
+static bool is_less_than_nothing(u64 size, u32 flags, u64 user)
+{
+	const u32 own = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
+	bool counted = flags & own ||
+		       (flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && user);
+
+	return counted && PAGE_ALIGN(size) > S64_MAX;
+}
+
+static struct amdgpu_ttm_buffer_entity *clear_entity(struct amdgpu_mman *mman)
+{
+	struct amdgpu_ttm_buffer_entity *entity;
+	u32 i, turn;
+
+	for (i = 0; i < mman->num_clear_entities; i++) {
+		turn = (u32)atomic_inc_return(&mman->next_clear_entity) % mman->num_clear_entities;
+		entity = &mman->clear_entities[turn];
+		if (!bridge_entity_has_failed(&entity->base))
+			return entity;
+	}
+	return NULL;
+}
+
+/* The jobs that clear it; the last one's fence. It waits for nothing itself. */
+static int begin_clear(struct amdgpu_bo *bo, struct dma_fence **fence)
+{
+	struct amdgpu_device *adev = amdgpu_ttm_adev(bo->tbo.bdev);
+	struct amdgpu_ttm_buffer_entity *entity;
+	int idx, ret = -EIO;
+
+	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(adev), &idx))
+		return -ENODEV;
+	entity = clear_entity(&adev->mman);
+	if (entity)
+		ret = amdgpu_call(amdgpu_ttm_clear_buffer)
+			(entity, bo, NULL, fence, false, AMDGPU_KERNEL_JOB_ID_TTM_CLEAR_BUFFER);
+	amdgpu_call(drm_dev_exit)(idx);
+	return ret;
+}
+
+/*
+ * Under the buffer's reservation, so that it stays in VRAM; it may have left that already. It is
+ * waited for as amdgpu waits in this call: that ends a job which takes too long.
+ */
+static int clear_reserved(struct amdgpu_bo *bo)
+{
+	struct dma_resv *resv = bo->tbo.base.resv;
+	struct ttm_operation_ctx ctx = {};
+	struct dma_fence *fence = NULL;
+	int ret, cleared;
+
+	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, AMDGPU_GEM_DOMAIN_VRAM);
+	ret = amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
+	if (ret)
+		return ret;
+	dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, MAX_SCHEDULE_TIMEOUT);
+	ret = begin_clear(bo, &fence);
+	if (!fence)
+		return ret;
+	dma_fence_wait(fence, false);
+	cleared = min(dma_fence_get_status(fence), 0);
+	dma_fence_put(fence);
+	return ret ? ret : cleared;
+}
+
+/* Whether what amdgpu has just cleared, or has called cleared already, need not be. */
+static bool is_cleared(struct bridge_engines *engines)
+{
+	bridge_engines_heal(engines, true);
+	return !READ_ONCE(engines->distrusted);
+}
+
+static int clear(struct kgd_mem *mem)
+{
+	struct dma_resv *resv = mem->bo->tbo.base.resv;
+	int ret;
+
+	dma_resv_lock(resv, NULL);
+	ret = clear_reserved(mem->bo);
+	dma_resv_unlock(resv);
+	return ret;
+}
+
+int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
+			u32 flags, bool restored, u64 *offset, struct kgd_mem **out)
+{
+	struct bridge_engines *engines = find_engines(adev);
+	int ret;
+
+	if (bridge_is_unplugged(adev))
+		return -ENODEV;
+	if (is_less_than_nothing(size, flags, *offset))
+		return -ENOMEM;
+	if (engines)
+		bridge_engines_heal(engines, true);
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
+								   vm->drm_priv, out, offset,
+								   flags, restored);
+	if (ret || !engines || (*out)->domain != AMDGPU_GEM_DOMAIN_VRAM || is_cleared(engines))
+		return ret;
+	ret = clear(*out);
+	if (!ret)
+		return 0;
+	dev_info_ratelimited(adev->dev, "amdkfd: VRAM cannot be cleared: %d\n", ret);
+	bridge_memory_free(adev, vm, *out, false, &size);
+	return -ENOMEM;
+}

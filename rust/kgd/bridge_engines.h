@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the C files of the bridge share of amdgpu's queues for clearing and moving memory.
+ */
+#ifndef AMDKFD_BRIDGE_ENGINES_H
+#define AMDKFD_BRIDGE_ENGINES_H
+
+#include <linux/types.h>
+
+struct amdgpu_device;
+struct drm_sched_entity;
+
+/*
+ * Whether a job of it has failed: amdgpu cancels all that come after it (amdgpu_job_prepare_job).
+ * Never sleeps.
+ */
+bool bridge_entity_has_failed(struct drm_sched_entity *entity);
+
+/* bridge_engines_heal(), and bridge_engines_heal_soon(), of a device that may be a stranger's. */
+void bridge_engines_heal_of(struct amdgpu_device *adev);
+void bridge_engines_heal_soon_of(struct amdgpu_device *adev);
+
+#endif
