@@ -466,7 +466,7 @@ upcalls! {
     }
 
     fn amdkfd_unbinding(adev: *mut c::amdgpu_device) {
-        Slot::when_device_served(adev.cast(), Served::save_memory);
+        Slot::when_device_served(adev.cast(), Served::prepare_unbind);
     }
 
     fn amdkfd_teardown_processes(kfd: *mut c::kfd_dev) {

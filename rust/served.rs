@@ -294,9 +294,12 @@ impl Served {
         self.sleep.retire();
     }
 
-    /// The device is about to go, and works still: what processes have in its memory comes into the
-    /// system's.
-    pub(crate) fn save_memory(&self) {
+    /// The device is about to go, and works still: no process uses it any more when this returns,
+    /// and what they have in its memory is in the system's. As soon as amdgpu calls it unplugged,
+    /// which is long before it suspends us, nothing is taken out of page tables any more.
+    pub(crate) fn prepare_unbind(&self) {
+        // First: what is brought home goes nowhere afterwards.
+        self.retire();
         svm::block::save_device(self.gpu.kgd().handle());
     }
 

@@ -451,7 +451,8 @@ impl Granule {
         let mut forgotten = PageBits::NONE;
         for run in gone.runs(self.first) {
             match vm.unmap_pages(run.start, run.len()) {
-                // Without a device there is nobody who could use them.
+                // Without a device there is nobody who could use them: queues leave it before it
+                // is unplugged, or it was pulled out.
                 Ok(()) | Err(ENODEV) => forgotten = forgotten.union(PageBits::of(run)),
                 Err(error) => pr_debug!("pages cannot be unmapped: {error:?}\n"),
             }
