@@ -527,6 +527,8 @@ int bridge_read_vram(struct amdgpu_device *adev, const struct bridge_copy_page *
 		cond_resched();
 	}
 	up_read(&adev->reset_domain->sem);
-	/* What has gone from the bus reads as ones. */
-	return i == count && pci_device_is_present(adev->pdev) ? 0 : -ENODEV;
+	/* What has gone from the bus reads as ones; what is unplugged amdgpu does not read. */
+	if (i < count || !pci_device_is_present(adev->pdev) || bridge_is_unplugged(adev))
+		return -ENODEV;
+	return 0;
 }

@@ -280,6 +280,26 @@ static u32 packets_size(struct amdgpu_device *adev, u32 packets)
 	return ALIGN(packets * adev->mman.buffer_funcs->copy_num_dw, 8) * sizeof(u32);
 }
 
+/*
+ * Page table entries of the system pages. amdgpu_gart_map() would write none, and say nothing, once
+ * the device is unplugged, which may be since begin_copy() has looked: what lies there would be
+ * used.
+ */
+static void write_entries(const struct bridge_copy *copy, u64 flags, void *to)
+{
+	u64 mask = copy->adev->gmc.pte_addr_mask, *entry = to;
+	dma_addr_t address;
+	u32 i, part;
+
+	for (i = 0; i < copy->count; i++) {
+		address = copy->address[i];
+		for (part = 0; part < AMDGPU_GPU_PAGES_IN_CPU_PAGE; part++) {
+			*entry++ = (address & mask) | flags;
+			address += AMDGPU_GPU_PAGE_SIZE;
+		}
+	}
+}
+
 /* Shows the system pages in the entity's window of the GART. */
 static int fill_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity *entity)
 {
@@ -302,8 +322,7 @@ static int fill_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity
 		(entity->gart_window_offs[0] >> AMDGPU_GPU_PAGE_SHIFT) * sizeof(u64);
 	amdgpu_emit_copy_buffer(adev, &job->ibs[0], job->ibs[0].gpu_addr + code, table, bytes, 0);
 	amdgpu_ring_pad_ib(mover(adev), &job->ibs[0]);
-	amdgpu_call(amdgpu_gart_map)(adev, 0, copy->count, copy->address, flags,
-				     &job->ibs[0].ptr[code / sizeof(u32)]);
+	write_entries(copy, flags, &job->ibs[0].ptr[code / sizeof(u32)]);
 	copy->mapped = amdgpu_call(amdgpu_job_submit)(job);
 	return 0;
 }
