@@ -83,6 +83,8 @@ static void unmap(struct bridge_vm *vm, u64 first, u64 count)
 	relink(vm->vm);
 	if (bridge_pages_lock(vm->adev, vm))
 		return;
+	/* Where tables could not be linked before. */
+	amdgpu_call(amdgpu_vm_update_pdes)(vm->adev, vm->vm, false);
 	/* If something else is mapped there, this failed for that, and wrote nothing. */
 	if (!bridge_vm_maps(vm->vm, first, first + count - 1))
 		bridge_tables_clear(vm->vm, first, first + count - 1);

@@ -78,21 +78,34 @@ int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last)
 						   &vm->last_update);
 }
 
-/* amdgpu forgets what it cannot take out, for lack of VRAM for a table: so it is done before. */
+/*
+ * Takes out what is noted, as amdgpu_vm_clear_freed(): behind the VM's jobs. amdgpu forgets what it
+ * cannot take out, for lack of VRAM for a table: so it is done before in what tables there are.
+ */
 static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 {
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	struct amdgpu_bo_va_mapping *mapping;
-	int ret;
+	unsigned int count = 0;
+	int ret = 0;
 
+	dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, MAX_SCHEDULE_TIMEOUT);
 	list_for_each_entry(mapping, &vm->freed, list) {
 		ret = bridge_tables_clear(vm, mapping->start, mapping->last);
 		if (ret)
 			return ret;
+		count++;
 	}
-	ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update);
-	if (ret)
-		bridge_halves_relink(vm);
-	return ret;
+	/* Each call takes one off the list, at least. */
+	for (; count && !list_empty(&vm->freed); count--) {
+		/* Of what was unlocked, of this, and of its flush. */
+		ret = dma_resv_reserve_fences(resv, 4);
+		if (ret)
+			return ret;
+		if (amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update))
+			bridge_halves_relink(vm);
+	}
+	return dma_resv_reserve_fences(resv, 2);
 }
 
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)

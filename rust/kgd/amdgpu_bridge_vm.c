@@ -94,8 +94,10 @@ static int restore(struct bridge_process *process, struct amdkfd_process_info *i
 	}
 	if (!is_free_soon(&info->lock))
 		return -EBUSY;
-	/* Again, for what was unmapped before the tables were back. */
-	return bridge_import_fence(info) ?: bridge_tables_take_out(info);
+	ret = bridge_import_fence(info);
+	if (!ret)
+		bridge_tables_take_out_rest(info);
+	return ret;
 }
 
 int bridge_process_restore(struct bridge_process *process)

@@ -76,13 +76,16 @@ void bridge_tables_end(struct amdgpu_vm *vm);
  * there is noted by amdgpu, which brings the tables back as they were. bring_back: the tables, and
  * takes it out of them; under the reservation of the root. -EBUSY: they are not there. take_out_of:
  * likewise where something is noted; takes the reservation, and waits. Before anything is mapped
- * there. take_out: for all VMs of a process, before and behind a restore; takes info->lock. clear:
- * of pages of the VM; under the reservation.
+ * there. take_out: for all VMs of a process, before a restore; takes info->lock. take_out_rest:
+ * behind it, what was noted before the tables were back, but for what something else has come in
+ * the place of, whose entries have just been written; takes info->lock. clear: of pages of the VM;
+ * under the reservation.
  */
 int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last);
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm);
 int bridge_tables_take_out_of(struct amdgpu_vm *vm);
 int bridge_tables_take_out(struct amdkfd_process_info *info);
+void bridge_tables_take_out_rest(struct amdkfd_process_info *info);
 
 /* Whether a buffer is mapped anywhere between these pages. Under the reservation of its root. */
 bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last);
