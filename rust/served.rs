@@ -298,8 +298,10 @@ impl Served {
     /// and what they have in its memory is in the system's. As soon as amdgpu calls it unplugged,
     /// which is long before it suspends us, nothing is taken out of page tables any more.
     pub(crate) fn prepare_unbind(&self) {
-        // First: what is brought home goes nowhere afterwards.
+        // Where a queue does not stop, the device is reset, and its memory may be lost.
+        svm::block::save_device(self.gpu.kgd().handle());
         self.retire();
+        // Again: what is brought home now goes nowhere afterwards.
         svm::block::save_device(self.gpu.kgd().handle());
     }
 

@@ -6,8 +6,9 @@ find COUNT       says how many of them have a byte that is not 0
 drop COUNT       says "ready"; frees them when /tmp/vram-drop is there, and says "dropped"
 keep COUNT       fills them and says "kept"; when /tmp/vram-look is there, says how many of them
                  have other contents, and whether the process was told of a lost GPU
-fill             a client of the render node takes more VRAM than there is free, says "filled", and
-                 gives it back when /tmp/vram-look is there
+fill             a client of the render node says "ready", takes more VRAM than there is free when
+                 /tmp/vram-fill is there, says "filled", and gives it back when /tmp/vram-look is
+                 there
 
 The errno, if a buffer is refused."""
 import ctypes, fcntl, glob, mmap, os, struct, sys, time
@@ -66,10 +67,10 @@ class Process:
         self.event = struct.unpack("<Q6I", fcntl.ioctl(self.kfd, CREATE_EVENT, event))[5]
 
     def told(self):
-        """Whether its GPU was lost."""
+        """Whether its GPU was lost. It is told by a worker: so long it is waited for."""
         data = ctypes.create_string_buffer(48)
         struct.pack_into("<I", data, 40, self.event)
-        wait = struct.pack("<Q4I", ctypes.addressof(data), 1, 1, 0, 0)
+        wait = struct.pack("<Q4I", ctypes.addressof(data), 1, 1, 3000, 0)
         result = struct.unpack("<Q4I", fcntl.ioctl(self.kfd, WAIT_EVENTS, wait))[4]
         return result == 0
 
@@ -77,6 +78,8 @@ def fill():
     _, node = gpu()
     render = os.open("/dev/dri/" + node, os.O_RDWR)
     read = lambda name: int(open(f"/sys/class/drm/{node}/device/mem_info_vram_{name}").read())
+    say("ready")
+    await_file("/tmp/vram-fill")
     for _ in range((read("total") - read("used") + MOST_OVER) // CHUNK):
         fcntl.ioctl(render, GEM_CREATE, struct.pack("<4Q", CHUNK, 4096, 4, 0))
     say("filled")
