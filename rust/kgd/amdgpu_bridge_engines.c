@@ -143,7 +143,8 @@ static bool look(struct bridge_engines *engines, bool wait)
 	struct amdgpu_mman *mman = &engines->adev->mman;
 	bool failed;
 
-	if (!mman->buffer_funcs_enabled)
+	/* A sleep ends the entities, and says so only afterwards; what has failed goes then. */
+	if (!mman->buffer_funcs_enabled || READ_ONCE(engines->adev->in_suspend))
 		return false;
 	failed = heal_all(engines, &mman->default_entity, 1, false, wait);
 	failed |= heal_all(engines, mman->move_entities, mman->num_move_entities, true, wait);
