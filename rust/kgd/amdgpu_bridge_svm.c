@@ -24,12 +24,17 @@ static struct dma_resv *tables_of(const struct bridge_vm *vm)
 	return vm->vm->root.bo->tbo.base.resv;
 }
 
-/* amdgpu wants it for buffers of VMs whose tables were evicted, which compute VMs put into VRAM. */
+/*
+ * amdgpu wants it for buffers of VMs whose tables were evicted: the tables, and what DRM has made
+ * to be in the VM at all times, which may be in the system's memory.
+ */
 static int validate_table(void *unused, struct amdgpu_bo *bo)
 {
 	struct ttm_operation_ctx ctx = { };
 
-	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, AMDGPU_GEM_DOMAIN_VRAM);
+	if (bo->tbo.pin_count)
+		return 0;
+	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, bo->allowed_domains);
 	return amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
 }
 
@@ -105,7 +110,7 @@ static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 		if (amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update))
 			bridge_halves_relink(vm);
 	}
-	return dma_resv_reserve_fences(resv, 2);
+	return 0;
 }
 
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)
@@ -120,7 +125,8 @@ int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	/* Before anything else is written there. */
 	if (!ret && !list_empty(&vm->freed))
 		ret = clear_noted(adev, vm);
-	return ret;
+	/* Of what was unlocked, of an update, and of its flush. */
+	return ret ? ret : dma_resv_reserve_fences(vm->root.bo->tbo.base.resv, 4);
 }
 
 int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
