@@ -220,6 +220,23 @@ REDIRECT(struct kfd_process *, kfd_lookup_process_by_pid, (struct pid *pid), NUL
 REDIRECT_VOID(kfd_unref_process, (struct kfd_process *process), );
 REDIRECT_VOID(kfd_signal_vm_fault_event_with_userptr, (struct kfd_process *p, uint64_t gpu_va), );
 
+/*
+ * amdgpu_gem_object_open calls it when a buffer comes into a VM. It concerns user queues of
+ * graphics, of which GPUs that we drive have none.
+ */
+static int gem_opened(struct amdgpu_eviction_fence_mgr *mgr, struct amdgpu_bo *bo)
+{
+	bridge_gem_opened(&container_of(mgr, struct amdgpu_fpriv, evf_mgr)->vm, bo);
+	return 0;
+}
+
+REDIRECT(int, amdgpu_evf_mgr_attach_fence,
+	 (struct amdgpu_eviction_fence_mgr *mgr, struct amdgpu_bo *bo), gem_opened(mgr, bo));
+
+REDIRECT(int, amdgpu_amdkfd_bo_validate_and_fence,
+	 (struct amdgpu_bo *bo, uint32_t domain, struct dma_fence *fence),
+	 bridge_gem_validate(bo, domain, fence));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -270,6 +287,8 @@ enum answered {
 	ANSWERED_BY_FAULTS_TAG,		/* the argument is the fault of a device page */
 	ANSWERED_BY_TAG,		/* the argument is the folio of a device page */
 	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
+	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
+	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
 };
 
 /* The busy ones first, by interrupt and by page: the handler looks from the top. */
@@ -325,6 +344,8 @@ static struct hook {
 #endif
 	HOOK_THAT(kgd2kfd_init_zone_device, ANSWERED_FOR_PAGES),
 	HOOK(kfd_update_svm_support_properties),
+	HOOK_THAT(amdgpu_evf_mgr_attach_fence, ANSWERED_FOR_COMPUTE),
+	HOOK_THAT(amdgpu_amdkfd_bo_validate_and_fence, ANSWERED_FOR_IMPORT),
 	HOOK(kfd_lookup_process_by_pid),
 	HOOK(kfd_unref_process),
 	HOOK(kfd_signal_vm_fault_event_with_userptr),
@@ -353,6 +374,11 @@ static notrace bool has_pages(const struct amdgpu_device *adev)
 	return !amdkfd_svm_enabled() || adev->kfd.pgmap.type;
 }
 
+static notrace bool is_computes(const struct amdgpu_eviction_fence_mgr *mgr)
+{
+	return READ_ONCE(container_of(mgr, struct amdgpu_fpriv, evf_mgr)->vm.process_info);
+}
+
 static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 			    struct ftrace_regs *fregs)
 {
@@ -374,6 +400,10 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return amdkfd_is_our_page(&((const struct folio *)first)->page);
 	case ANSWERED_FOR_PAGES:
 		return serves && has_pages(first);
+	case ANSWERED_FOR_IMPORT:
+		return serves && drm_gem_is_imported(&((const struct amdgpu_bo *)first)->tbo.base);
+	case ANSWERED_FOR_COMPUTE:
+		return serves && is_computes(first);
 	}
 	return serves;
 }

@@ -229,14 +229,23 @@ put:
 }
 
 /*
- * Whether the process has its memory by another handle, too. From here on this one does not count
- * any more: nobody validates it, which amdgpu sees to next.
+ * Whether it has a dma-buf, by which the process may have it in its VM as the render node's as well
+ * (amdgpu_bridge_gem.c). Until its last handle goes.
+ */
+bool bridge_import_is_known(struct kgd_mem *mem)
+{
+	return READ_ONCE(mem->bo->tbo.base.dma_buf);
+}
+
+/*
+ * Whether the process has its memory by another handle, too, or may. From here on this one does not
+ * count any more: nobody validates it, which amdgpu sees to next.
  */
 static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
 {
 	const struct dma_resv *resv = mem->bo->tbo.base.resv;
 	struct kgd_mem *other;
-	bool found = false;
+	bool found = bridge_import_is_known(mem);
 
 	mutex_lock(&info->lock);
 	list_del_init(&mem->validate_list);
@@ -253,7 +262,8 @@ static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
  * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
  * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
  * of one reservation, and the others must not move under its queues either: as long as there are
- * any, amdgpu finds a process without a fence.
+ * any, amdgpu finds a process without a fence. A fence that stays for nothing stops the queues once
+ * more than need be, when the memory of somebody else moves.
  */
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
@@ -303,10 +313,11 @@ static int fence_one(struct kgd_mem *mem, struct dma_fence *fence)
 }
 
 /*
- * Gives the eviction fence to all of a process's buffers that have a dma-buf. Who cannot follow
- * moves pins them by that, and amdgpu leaves what is pinned without a fence: when it is let go, it
- * would move, or its pages would go, and nobody stops the queues. While it is pinned nobody waits
- * for the fence. -EAGAIN: a buffer has moved before it had the fence. Takes info->lock.
+ * Gives the eviction fence to all of a process's buffers that have a dma-buf, or are the render
+ * node's. Who cannot follow moves pins them by that, and amdgpu leaves what is pinned without a
+ * fence: when it is let go, it would move, or its pages would go, and nobody stops the queues.
+ * While it is pinned nobody waits for the fence. -EAGAIN: a buffer has moved before it had the
+ * fence. Takes info->lock.
  */
 int bridge_import_fence(struct amdkfd_process_info *info)
 {
@@ -317,6 +328,7 @@ int bridge_import_fence(struct amdkfd_process_info *info)
 	list_for_each_entry(mem, &info->kfd_bo_list, validate_list)
 		if (READ_ONCE(mem->bo->tbo.base.dma_buf))
 			ret = fence_one(mem, &info->eviction_fence->base) ?: ret;
+	ret = bridge_gem_fence(info) ?: ret;
 	mutex_unlock(&info->lock);
 	return ret;
 }

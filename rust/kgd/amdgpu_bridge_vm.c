@@ -94,6 +94,7 @@ static int restore(struct bridge_process *process, struct amdkfd_process_info *i
 	}
 	if (!is_free_soon(&info->lock))
 		return -EBUSY;
+	bridge_gem_bring_back(info);
 	ret = bridge_import_fence(info);
 	if (!ret)
 		bridge_tables_take_out_rest(info);
@@ -232,6 +233,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	end_acquire(vm);
 	if (ret)
 		goto let_go;
+	bridge_gem_begin(vm->vm);
 	*out = vm;
 	return 0;
 let_go:
@@ -465,6 +467,7 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	if (!mem->mapped_to_gpu_memory)
 		bridge_user_pages_forget(mem);
 	bridge_block_signals(&before);
+	another |= bridge_import_is_known(mem);
 	if (another && !mem->mapped_to_gpu_memory)
 		ret = bridge_import_free(adev, vm, mem, freed);
 	else

@@ -58,9 +58,23 @@ void bridge_client_let_go(struct amdgpu_device *adev);
 /* Buffers and dma-bufs (amdgpu_bridge_import.c). */
 struct dma_buf *bridge_import_shared(struct kgd_mem *mem);
 void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended);
+bool bridge_import_is_known(struct kgd_mem *mem);
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed);
 int bridge_import_fence(struct amdkfd_process_info *info);
+
+/*
+ * Buffers that the process has from the render node (amdgpu_bridge_gem.c). begin: when the VM is
+ * acquired, before it has a queue; takes info->lock. opened: as a buffer comes into a VM; under
+ * both reservations. bring_back: when the process is restored, what amdgpu does not; takes
+ * info->lock. fence: behind it; an errno if that is to be tried again. Under info->lock, as
+ * validate, which is amdgpu_amdkfd_bo_validate_and_fence() for imports of other devices.
+ */
+void bridge_gem_begin(struct amdgpu_vm *vm);
+void bridge_gem_opened(struct amdgpu_vm *vm, struct amdgpu_bo *bo);
+void bridge_gem_bring_back(struct amdkfd_process_info *info);
+int bridge_gem_fence(struct amdkfd_process_info *info);
+int bridge_gem_validate(struct amdgpu_bo *bo, u32 domain, struct dma_fence *fence);
 
 /*
  * From begin to end what amdgpu takes out of a VM's page tables, where the CPU writes them, is gone

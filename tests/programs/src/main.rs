@@ -41,6 +41,7 @@ mod raw;
 mod refused;
 mod runlist;
 mod running;
+mod same_gpu;
 mod script;
 mod smi;
 mod stranger;
@@ -107,6 +108,8 @@ enum Command {
     OpenerKilled(opener::OpenerKilled),
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
     Pinned(pinned::Pinned),
+    /// Have memory moved that a process's queues have from its render node.
+    SameGpu(same_gpu::SameGpu),
     /// Save a process in the middle of a kernel, or become one that was saved.
     Checkpoint(checkpoint::Save),
     /// What a process may do with a GPU that its device cgroup hides.
@@ -219,6 +222,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),
+        Command::SameGpu(same_gpu) => same_gpu.run(),
         Command::Crowd(crowd) => crowd.run(),
         Command::Denied(denied) => denied.run(),
         Command::Crates { recover: None } => crates::all(),

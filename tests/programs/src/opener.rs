@@ -42,8 +42,7 @@ impl OpenerKilled {
 fn run(early: bool) -> Result<()> {
     let nodes = topology::gpus()?;
     let node = nodes.first().context("no GPU")?;
-    let path = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
-    let render = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let render = render_node(node)?;
     let (read, write) = rustix::pipe::pipe()?;
     let opener = getpid();
     // SAFETY: there is no other thread.
@@ -65,6 +64,13 @@ fn run(early: bool) -> Result<()> {
             unreachable!("it is killed")
         }
     }
+}
+
+/// A new file of the GPU's render node.
+pub(crate) fn render_node(node: &Node) -> Result<OwnedFd> {
+    let path = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(open(path.as_str(), flags, Mode::empty())?)
 }
 
 fn child(node: &Node, render: OwnedFd, ready: OwnedFd, opener: Pid, early: bool) -> Result<()> {

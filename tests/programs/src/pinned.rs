@@ -135,7 +135,7 @@ fn state_soon(wanted: &str) -> Result<String> {
 }
 
 /// Whether this process is evicted, which `within` that time begins, and has been restored.
-fn is_restored(events: &mut SmiEvents, within: Duration) -> Result<bool> {
+pub fn is_restored(events: &mut SmiEvents, within: Duration) -> Result<bool> {
     let (begin, mut all) = (Instant::now(), Vec::new());
     while all.is_empty() || !settled(&all) {
         if all.is_empty() && begin.elapsed() > within {
