@@ -237,6 +237,18 @@ REDIRECT(int, amdgpu_amdkfd_bo_validate_and_fence,
 	 (struct amdgpu_bo *bo, uint32_t domain, struct dma_fence *fence),
 	 bridge_gem_validate(bo, domain, fence));
 
+/*
+ * Without page tables nothing can be taken out of them, and amdgpu forgets what it has been asked
+ * to: whoever brings the tables back does it.
+ */
+REDIRECT(int, amdgpu_vm_clear_freed,
+	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct dma_fence **fence), -EBUSY);
+
+REDIRECT(int, amdgpu_vm_validate,
+	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct ww_acquire_ctx *ticket,
+	  int (*validate)(void *p, struct amdgpu_bo *bo), void *param),
+	 bridge_tables_validate(adev, vm, ticket, validate, param));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -289,6 +301,7 @@ enum answered {
 	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
 	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
+	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
 };
 
 /* The busy ones first, by interrupt and by page: the handler looks from the top. */
@@ -306,6 +319,8 @@ static struct hook {
 	HOOK_THAT(svm_migrate_folio_free, ANSWERED_BY_TAG),
 	HOOK(svm_range_restore_pages),
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
+	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITHOUT_TABLES),
+	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITHOUT_TABLES),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
 	HOOK(kgd2kfd_resume_mm),
@@ -379,6 +394,12 @@ static notrace bool is_computes(const struct amdgpu_eviction_fence_mgr *mgr)
 	return READ_ONCE(container_of(mgr, struct amdgpu_fpriv, evf_mgr)->vm.process_info);
 }
 
+/* Under the reservation of its root, as long as which they stay away. */
+static notrace bool is_without_tables(const struct amdgpu_vm *vm)
+{
+	return READ_ONCE(vm->is_compute_context) && bridge_tables_are_away(vm);
+}
+
 static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 			    struct ftrace_regs *fregs)
 {
@@ -404,6 +425,9 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves && drm_gem_is_imported(&((const struct amdgpu_bo *)first)->tbo.base);
 	case ANSWERED_FOR_COMPUTE:
 		return serves && is_computes(first);
+	case ANSWERED_WITHOUT_TABLES:
+		return serves &&
+			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));
 	}
 	return serves;
 }
@@ -417,6 +441,9 @@ static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ft
 
 	/* hook is NULL for none of those that we have asked for. */
 	if (!hook || !is_ours(hook, serves, blocked, fregs))
+		return;
+	/* Ours calls amdgpu's. */
+	if (hook->target == redirect_amdgpu_vm_validate && within_module(parent_ip, THIS_MODULE))
 		return;
 	atomic_inc(&inside);
 	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)hook->target);

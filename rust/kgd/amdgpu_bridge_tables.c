@@ -132,32 +132,3 @@ int bridge_tables_take_out(struct amdkfd_process_info *info)
 	mutex_unlock(&info->lock);
 	return ret;
 }
-
-static void take_out_rest(struct amdgpu_vm *vm)
-{
-	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
-	struct amdgpu_bo_va_mapping *mapping;
-	struct dma_fence *fence;
-
-	if (list_empty_careful(&vm->freed))
-		return;
-	dma_resv_lock(resv, NULL);
-	if (amdgpu_call(amdgpu_vm_ready)(vm))
-		list_for_each_entry(mapping, &vm->freed, list)
-			if (!bridge_vm_maps(vm, mapping->start, mapping->last))
-				bridge_tables_clear(vm, mapping->start, mapping->last);
-	fence = dma_fence_get(vm->last_update);
-	dma_resv_unlock(resv);
-	dma_fence_wait(fence, false);
-	dma_fence_put(fence);
-}
-
-void bridge_tables_take_out_rest(struct amdkfd_process_info *info)
-{
-	struct amdgpu_vm *vm;
-
-	mutex_lock(&info->lock);
-	list_for_each_entry(vm, &info->vm_list_head, vm_list_node)
-		take_out_rest(vm);
-	mutex_unlock(&info->lock);
-}

@@ -95,10 +95,7 @@ static int restore(struct bridge_process *process, struct amdkfd_process_info *i
 	if (!is_free_soon(&info->lock))
 		return -EBUSY;
 	bridge_gem_bring_back(info);
-	ret = bridge_import_fence(info);
-	if (!ret)
-		bridge_tables_take_out_rest(info);
-	return ret;
+	return bridge_import_fence(info);
 }
 
 int bridge_process_restore(struct bridge_process *process)

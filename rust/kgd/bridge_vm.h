@@ -87,19 +87,27 @@ void bridge_tables_end(struct amdgpu_vm *vm);
 
 /*
  * What others than the KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while page tables were not
- * there is noted by amdgpu, which brings the tables back as they were. bring_back: the tables, and
- * takes it out of them; under the reservation of the root. -EBUSY: they are not there. take_out_of:
- * likewise where something is noted; takes the reservation, and waits. Before anything is mapped
- * there. take_out: for all VMs of a process, before a restore; takes info->lock. take_out_rest:
- * behind it, what was noted before the tables were back, but for what something else has come in
- * the place of, whose entries have just been written; takes info->lock. clear: of pages of the VM;
- * under the reservation.
+ * there is noted by amdgpu, which brings the tables back as they were, and what they have mapped is
+ * not written. validate: amdgpu_vm_validate(), which brings them back, and takes the former out of
+ * them; who restores the process, which is to come then, writes the latter, and what has come in
+ * the place of the former. bring_back: the same with the tables alone. -EBUSY: they are not there.
+ * clear: of pages of the VM. All under the reservation of the root.
+ *
+ * take_out_of: bring_back where something is noted; takes the reservation, and waits. Before
+ * anything is mapped there. take_out: for all VMs of a process, before a restore; takes info->lock.
  */
-int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last);
+static __always_inline bool bridge_tables_are_away(const struct amdgpu_vm *vm)
+{
+	return READ_ONCE(vm->evicting) || !list_empty(&vm->kernel.evicted);
+}
+
+int bridge_tables_validate(struct amdgpu_device *adev, struct amdgpu_vm *vm,
+			   struct ww_acquire_ctx *ticket,
+			   int (*validate)(void *p, struct amdgpu_bo *bo), void *param);
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm);
+int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last);
 int bridge_tables_take_out_of(struct amdgpu_vm *vm);
 int bridge_tables_take_out(struct amdkfd_process_info *info);
-void bridge_tables_take_out_rest(struct amdkfd_process_info *info);
 
 /* Whether a buffer is mapped anywhere between these pages. Under the reservation of its root. */
 bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last);

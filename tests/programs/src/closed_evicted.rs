@@ -6,64 +6,159 @@
 
 use crate::opener::{reads_at, MIB, OWN};
 use crate::raw::ioctl;
-use crate::running::{vram_and_ticks, wrong_pages_at, PATIENCE};
+use crate::running::{pattern, vram_and_ticks, wrong_pages_at, PATIENCE};
+use crate::same_gpu::{create_in, export};
 use crate::waves::Gpu;
 use anyhow::{anyhow, ensure, Context, Result};
-use kfd::{Device, Memory};
+use kfd::topology::{self, Node};
+use kfd::{Device, Kfd, Memory};
 use kfd_uapi as uapi;
 use rustix::fd::AsRawFd;
-use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use rustix::mm::{mmap, mmap_anonymous, MapFlags, ProtFlags};
 use std::fs;
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// What the buffer has that is mapped in its place.
 const NEXT: u32 = 0x5eed_0013;
 /// Of hold_info.ko: while it is held nobody brings the process back.
 const HOLD_INFO: &str = "/sys/kernel/debug/hold_info";
-/// Reading it has all that is in VRAM leave it.
-const EVICT_VRAM: &str = "/sys/kernel/debug/dri/0/amdgpu_evict_vram";
-/// The lock has been taken by then.
-const HELD: Duration = Duration::from_millis(500);
 /// `AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE`.
 const READ_WRITE: u32 = 2 | 4;
+
+/// `AMDGPU_VM_PAGE_PRT`.
+const PRT: u32 = 1 << 4;
+/// `AMDGPU_VA_OP_UNMAP`.
+const OP_UNMAP: u32 = 2;
 
 #[derive(clap::Args)]
 pub struct ClosedEvicted {
     /// Another buffer is mapped in the place of what is closed, before the tables come back.
     #[arg(long)]
     again: bool,
+    /// While somebody brings them back already: waits for the page tables of another GPU, the
+    /// first, whose reservation hold_info.ko has (root=1).
+    #[arg(long, requires = "again")]
+    late: bool,
+    /// It covers half of that place.
+    #[arg(long, requires = "again")]
+    half: bool,
+    /// Another buffer, which stays where it is, is mapped elsewhere meanwhile, and nothing is
+    /// closed.
+    #[arg(long, conflicts_with = "again")]
+    fresh: bool,
 }
 
 impl ClosedEvicted {
     pub fn run(&self) -> Result<()> {
-        let gpu = Gpu::open(4)?;
+        let kfd = Kfd::open()?;
+        let nodes = topology::gpus()?;
+        let node = |number: usize| nodes.get(number).context("no such GPU");
+        let first = Device::acquire(&kfd, node(0)?)?;
+        let number = usize::from(self.late);
+        let device = match number {
+            0 => first.clone(),
+            number => Device::acquire(&kfd, node(number)?)?,
+        };
+        let gpu = Gpu::on(device, 4)?;
         let device = gpu.device();
-        let (memory, _) = vram_and_ticks(device, MIB, OWN)?;
+        let (memory, _) = vram_and_ticks(device, MIB << u32::from(self.half), OWN)?;
         let (next, _) = vram_and_ticks(device, MIB, NEXT)?;
-        let [handle, next] = [handle_of(device, &memory)?, handle_of(device, &next)?];
-        let place = find_place(memory.size())?;
-        map(device, handle, place)?;
+        let handle = handle_of(device, &memory)?;
+        let second = match self.fresh {
+            true => unmapped(device, next.size())?,
+            false => handle_of(device, &next)?,
+        };
+        let [address, size] = find_place(memory.size())?;
+        map(device, handle, [address, size])?;
         drop(memory);
-        let wrong = wrong_pages_at(&gpu, place, OWN, PATIENCE)?;
+        let wrong = wrong_pages_at(&gpu, [address, size], OWN, PATIENCE)?;
         ensure!(wrong == 0, "{wrong} pages are wrong before");
-        let render = device.render().as_raw_fd().to_string();
+        if self.fresh {
+            map_nothing(device)?;
+        }
+        let third = Memory::gtt(device, 4096)?;
+        let third = (handle_of(device, &third)?, find_place(third.size())?);
+        let render = first.render().as_raw_fd().to_string();
         let holder = thread::spawn(move || fs::write(HOLD_INFO, render));
-        thread::sleep(HELD);
-        ensure!(!holder.is_finished(), "nothing is held");
-        fs::read(EVICT_VRAM).context("amdgpu_evict_vram")?;
-        let closed = ioctl(device.render(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0]);
-        let mapped = self.again.then(|| map(device, next, place)).transpose();
+        await_said(&["held", "waited for"])?;
+        fs::read(evict_vram(node(number)?)).context("amdgpu_evict_vram")?;
+        if self.late {
+            await_said(&["waited for"])?;
+        }
+        let mut place = [address, next.size() as u64];
+        let closed = match self.fresh {
+            true => {
+                place = find_place(next.size())?;
+                Ok(())
+            }
+            false => ioctl(device.render(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0]),
+        };
+        let mapped = (self.again || self.fresh)
+            .then(|| map(device, second, place))
+            .transpose();
+        if self.fresh {
+            map_nothing(device)?;
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let busy = self.late.then(|| remap(device, third, &ended));
         fs::write(HOLD_INFO, "-1")?;
         holder.join().map_err(|_| anyhow!("a thread failed"))??;
         closed.context("GEM_CLOSE")?;
         mapped?;
-        if !self.again {
+        if !self.again && !self.fresh {
             return reads_at(&gpu, place);
         }
         let wrong = wrong_pages_at(&gpu, place, NEXT, PATIENCE)?;
+        ended.store(true, Relaxed);
+        if let Some(busy) = busy {
+            busy.join().map_err(|_| anyhow!("a thread failed"))??;
+        }
         ensure!(wrong == 0, "{wrong} pages are wrong of the one that came");
+        if self.half {
+            return reads_at(&gpu, [address + place[1], size - place[1]]);
+        }
         Ok(())
+    }
+}
+
+/// Reading it has all that is in the GPU's VRAM leave it.
+fn evict_vram(node: &Node) -> String {
+    let [domain, location] = ["domain", "location_id"].map(|name| node.property(name));
+    let [bus, slot] = [location >> 8, location >> 3 & 0x1f];
+    let name = format!("{domain:04x}:{bus:02x}:{slot:02x}.{}", location & 7);
+    format!("/sys/kernel/debug/dri/{name}/amdgpu_evict_vram")
+}
+
+/// Has a thread of the program map and unmap something else in the same page tables until it ends:
+/// whoever waits for them is the next who has them.
+fn remap(
+    device: &Arc<Device>,
+    (handle, place): (u32, [u64; 2]),
+    ended: &Arc<AtomicBool>,
+) -> JoinHandle<Result<()>> {
+    let (device, ended) = (device.clone(), ended.clone());
+    thread::spawn(move || {
+        while !ended.load(Relaxed) {
+            map(&device, handle, place)?;
+            unmap(&device, handle, place)?;
+        }
+        Ok(())
+    })
+}
+
+/// How far hold_info.ko has come.
+fn await_said(wanted: &[&str]) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let said = fs::read_to_string(HOLD_INFO)?;
+        if wanted.contains(&said.as_str()) {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < PATIENCE, "hold_info.ko says \"{said}\"");
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -83,6 +178,23 @@ fn handle_of(device: &Device, memory: &Memory) -> Result<u32> {
     Ok(share.handle)
 }
 
+/// The handle of a buffer in system memory with `NEXT`, which the GPU has nowhere.
+fn unmapped(device: &Device, size: usize) -> Result<u32> {
+    let render = device.render();
+    let handle = create_in(render, uapi::AMDGPU_GEM_DOMAIN_GTT, size)?;
+    let file = export(render, handle)?;
+    // SAFETY: a new mapping, until the process ends.
+    let place = unsafe {
+        let (nowhere, access) = (std::ptr::null_mut(), ProtFlags::WRITE);
+        mmap(nowhere, size, access, MapFlags::SHARED, &file, 0)?.cast::<u32>()
+    };
+    for page in 0..size / 4096 {
+        // SAFETY: within the mapping, which nobody else uses.
+        unsafe { place.add(page * 1024).write_volatile(pattern(page, NEXT)) };
+    }
+    Ok(handle)
+}
+
 /// Where nothing else is: address and size.
 fn find_place(size: usize) -> Result<[u64; 2]> {
     let (none, private) = (ProtFlags::empty(), MapFlags::PRIVATE);
@@ -91,10 +203,36 @@ fn find_place(size: usize) -> Result<[u64; 2]> {
     Ok([place as u64, size as u64])
 }
 
-fn map(device: &Device, handle: u32, [va_address, map_size]: [u64; 2]) -> Result<()> {
+fn map(device: &Device, handle: u32, place: [u64; 2]) -> Result<()> {
+    gem_va(device, uapi::AMDGPU_VA_OP_MAP, handle, place)
+}
+
+/// On purpose (PRT).
+fn map_nothing(device: &Device) -> Result<()> {
+    let [va_address, map_size] = find_place(MIB << 20)?;
+    let mut args = uapi::drm_amdgpu_gem_va {
+        operation: uapi::AMDGPU_VA_OP_MAP,
+        flags: PRT,
+        va_address,
+        map_size,
+        ..Default::default()
+    };
+    ioctl(device.render(), uapi::IOC_DRM_GEM_VA, &mut args).context("GEM_VA of nothing")
+}
+
+fn unmap(device: &Device, handle: u32, place: [u64; 2]) -> Result<()> {
+    gem_va(device, OP_UNMAP, handle, place)
+}
+
+fn gem_va(
+    device: &Device,
+    operation: u32,
+    handle: u32,
+    [va_address, map_size]: [u64; 2],
+) -> Result<()> {
     let mut args = uapi::drm_amdgpu_gem_va {
         handle,
-        operation: uapi::AMDGPU_VA_OP_MAP,
+        operation,
         flags: READ_WRITE,
         va_address,
         map_size,
