@@ -102,7 +102,11 @@ static bool is_mapped(const struct amdgpu_bo_va *bo_va)
 	return !list_empty(&bo_va->valids) || !list_empty(&bo_va->invalids);
 }
 
-/* What an import of amdgpu's shows, if that lies where this device reaches it, or else NULL. */
+/*
+ * What an import of amdgpu's shows, if that lies in system memory, or else NULL. amdgpu brings VRAM
+ * to where other devices see it before it lets one have it (amdgpu_dma_buf_map): not what may not
+ * move.
+ */
 static struct ttm_buffer_object *get_shown(struct amdgpu_bo_va *bo_va)
 {
 	struct dma_buf_attachment *attachment = bo_va->base.bo->tbo.base.import_attach;
@@ -112,12 +116,7 @@ static struct ttm_buffer_object *get_shown(struct amdgpu_bo_va *bo_va)
 	if (attachment->dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops) || bo_va->is_xgmi)
 		return NULL;
 	shown = &gem_to_amdgpu_bo(attachment->dmabuf->priv)->tbo;
-	if (!shown->resource)
-		return NULL;
-	if (shown->resource->mem_type == TTM_PL_TT ||
-	    (shown->resource->mem_type == TTM_PL_VRAM && attachment->peer2peer))
-		return shown;
-	return NULL;
+	return shown->resource && shown->resource->mem_type == TTM_PL_TT ? shown : NULL;
 }
 
 /*

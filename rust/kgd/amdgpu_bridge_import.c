@@ -249,11 +249,11 @@ static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
 
 	mutex_lock(&info->lock);
 	list_del_init(&mem->validate_list);
-	list_for_each_entry(other, &info->kfd_bo_list, validate_list)
-		if (other->bo->tbo.base.resv == resv) {
-			found = true;
+	list_for_each_entry(other, &info->kfd_bo_list, validate_list) {
+		if (found)
 			break;
-		}
+		found = other->bo->tbo.base.resv == resv;
+	}
 	mutex_unlock(&info->lock);
 	return found;
 }
