@@ -608,11 +608,14 @@ pub(crate) trait Power {
     /// a time, and what it leaves in registers and LDS cleared. May change at any time.
     fn isolates(&self, partition: u32) -> bool;
     /// Has amdgpu clear and move memory again after a clear or move has failed, as in a reset.
-    /// Returns a number that has changed if a move may have failed since it was the same. Under
-    /// reclaim without `wait`; else it may sleep for some ms.
+    /// Whoever has a smaller number of [`mark_moves`](Self::mark_moves) than this returns may have
+    /// lost memory in a move since. Under reclaim without `wait`; else it may sleep for some ms.
     fn heal_engines(&self, wait: bool) -> u64;
     /// The same, soon, and until it is done.
     fn heal_engines_soon(&self);
+    /// What an engine has got to move until now is not the caller's, whose buffers stay where they
+    /// are until this has returned. Never sleeps.
+    fn mark_moves(&self) -> u64;
     /// Wakes the device and keeps it awake.
     fn power_get(&self) -> Result;
     /// Undoes a successful `power_get`.

@@ -28,13 +28,30 @@
 #include "bridge_engines.h"
 #include "bridge_vm.h"
 
+/* The last job that a queue had given an engine, and the clock when that was first seen. */
+struct move_mark {
+	u64 context;
+	u64 seqno;
+	u64 clock;
+};
+
+/*
+ * Whom a move that failed concerns is told by a clock that goes on when an engine is found to have
+ * got another one. A process reads it before its eviction fence is signalled. The moves of its
+ * buffers wait for that in their queue (though they may be in there already), so what an engine had
+ * got by then is none of its own: the failure of a job with a mark, or of one before it, concerns
+ * those alone who have read the clock before that mark. What is younger may be anybody's.
+ */
 struct bridge_engines {
 	struct list_head link;		/* in all_engines */
 	struct amdgpu_device *adev;
 	struct delayed_work later;
 	atomic_t looks;			/* that are left to later */
-	atomic64_t failed_moves;
 	bool distrusted;		/* VRAM that amdgpu calls cleared may not be */
+	spinlock_t lock;		/* for what follows */
+	u64 clock;
+	u64 failed_until;		/* who read less on the clock has lost memory */
+	struct move_mark marks[TTM_NUM_MOVE_FENCES];
 };
 
 static LIST_HEAD(all_engines);
@@ -62,13 +79,37 @@ bool bridge_entity_has_failed(struct drm_sched_entity *entity)
 }
 
 /*
- * A job has failed, of a queue that moves memory, or clears it. A move clears what it leaves, too.
- * Before it is forgotten: who finds no failure any more finds this.
+ * Under the lock, so that a queue's marks get younger. Healed, and not used since, it keeps its
+ * mark: what comes is younger still. A queue that was made anew has a context of its own.
  */
-static void note_failure(struct bridge_engines *engines, bool moves)
+static void set_mark(struct bridge_engines *engines, struct drm_sched_entity *entity,
+		     struct move_mark *mark)
 {
-	if (moves)
-		atomic64_inc(&engines->failed_moves);
+	struct dma_fence *last;
+
+	guard(rcu)();
+	last = rcu_dereference(entity->last_scheduled);
+	if (!last || (last->context == mark->context && last->seqno == mark->seqno))
+		return;
+	mark->context = last->context;
+	mark->seqno = last->seqno;
+	mark->clock = ++engines->clock;
+}
+
+/*
+ * A job has failed, of a queue that moves memory, which has a mark, or clears it. A move clears
+ * what it leaves, too. Before it is forgotten: who finds no failure any more finds this. As long as
+ * the queue stays in failure it is told again: with the same last job that concerns nobody who has
+ * read the clock since, and whoever's moves are cancelled has read it before the last of those.
+ */
+static void note_failure(struct bridge_engines *engines, struct drm_sched_entity *entity,
+			 struct move_mark *mark)
+{
+	if (mark) {
+		guard(spinlock)(&engines->lock);
+		set_mark(engines, entity, mark);
+		engines->failed_until = max(engines->failed_until, mark->clock);
+	}
 	if (!READ_ONCE(engines->distrusted)) {
 		WRITE_ONCE(engines->distrusted, true);
 		dev_info(engines->adev->dev,
@@ -82,7 +123,7 @@ static void note_failure(struct bridge_engines *engines, bool moves)
  * (drm_sched_entity_pop_job), and nobody writes it now. Who reads it does so under RCU or the lock.
  */
 static void forget_last(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entity,
-			bool moves)
+			struct move_mark *mark)
 {
 	struct drm_sched_entity *base = &entity->base;
 	struct dma_fence *last;
@@ -94,7 +135,7 @@ static void forget_last(struct bridge_engines *engines, struct amdgpu_ttm_buffer
 	if (!last || !dma_fence_is_signaled(last) || !last->error)
 		return;
 	/* Once more: it may have been given jobs since it was found. */
-	note_failure(engines, moves);
+	note_failure(engines, base, mark);
 	rcu_assign_pointer(base->last_scheduled, NULL);
 	dma_fence_put(last);
 }
@@ -104,17 +145,17 @@ static void forget_last(struct bridge_engines *engines, struct amdgpu_ttm_buffer
 
 /* If it has failed it takes jobs again afterwards, unless it is busy. */
 static void heal(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entity,
-		 bool moves, bool wait)
+		 struct move_mark *mark, bool wait)
 {
 	unsigned int tries = wait ? TRIES : 1;
 
 	if (!bridge_entity_has_failed(&entity->base))
 		return;
-	note_failure(engines, moves);
+	note_failure(engines, &entity->base, mark);
 	do {
 		/* Whoever has it may wait for engines that stand still. */
 		if (mutex_trylock(&entity->lock)) {
-			forget_last(engines, entity, moves);
+			forget_last(engines, entity, mark);
 			mutex_unlock(&entity->lock);
 		}
 		if (!bridge_entity_has_failed(&entity->base) || !--tries)
@@ -123,48 +164,75 @@ static void heal(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity
 	} while (true);
 }
 
-/* Whether one has failed still. */
+/* Whether one has failed still. Those that move have marks. */
 static bool heal_all(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entities,
-		     u32 count, bool moves, bool wait)
+		     u32 count, struct move_mark *marks, bool wait)
 {
 	bool failed = false;
 	u32 i;
 
 	for (i = 0; i < count; i++) {
-		heal(engines, &entities[i], moves, wait);
+		heal(engines, &entities[i], marks ? &marks[i] : NULL, wait);
 		failed |= bridge_entity_has_failed(&entities[i].base);
 	}
 	return failed;
 }
 
-/* The same, of the device, which is not unplugged meanwhile, and is awake. */
+/* The same, of the device, between get_entities() and put_entities(). */
 static bool look(struct bridge_engines *engines, bool wait)
 {
 	struct amdgpu_mman *mman = &engines->adev->mman;
 	bool failed;
 
-	/* A sleep ends the entities, and says so only afterwards; what has failed goes then. */
-	if (!mman->buffer_funcs_enabled || READ_ONCE(engines->adev->in_suspend))
-		return false;
-	failed = heal_all(engines, &mman->default_entity, 1, false, wait);
-	failed |= heal_all(engines, mman->move_entities, mman->num_move_entities, true, wait);
-	failed |= heal_all(engines, mman->clear_entities, mman->num_clear_entities, false, wait);
+	failed = heal_all(engines, &mman->default_entity, 1, NULL, wait);
+	failed |= heal_all(engines, mman->move_entities, mman->num_move_entities, engines->marks,
+			   wait);
+	failed |= heal_all(engines, mman->clear_entities, mman->num_clear_entities, NULL, wait);
 	/* See note_failure(). */
 	smp_rmb();
 	return failed;
 }
 
+/* Marks what the engines have had until now. */
+static void mark_moves(struct bridge_engines *engines)
+{
+	struct amdgpu_mman *mman = &engines->adev->mman;
+	u32 i;
+
+	guard(spinlock)(&engines->lock);
+	for (i = 0; i < mman->num_move_entities; i++)
+		set_mark(engines, &mman->move_entities[i].base, &engines->marks[i]);
+}
+
+/* Whether its entities may be looked at, until put_entities(idx): it is awake, and plugged. */
+static bool get_entities(struct bridge_engines *engines, int *idx)
+{
+	struct amdgpu_device *adev = engines->adev;
+
+	if (pci_dev_is_disconnected(adev->pdev) ||
+	    !amdgpu_call(drm_dev_enter)(adev_to_drm(adev), idx))
+		return false;
+	/* A sleep ends them, and says so only afterwards; what has failed goes then. */
+	if (adev->mman.buffer_funcs_enabled && !READ_ONCE(adev->in_suspend))
+		return true;
+	amdgpu_call(drm_dev_exit)(*idx);
+	return false;
+}
+
+static void put_entities(int idx)
+{
+	amdgpu_call(drm_dev_exit)(idx);
+}
+
 static bool look_if_plugged(struct bridge_engines *engines, bool wait)
 {
-	struct drm_device *drm = adev_to_drm(engines->adev);
 	bool failed;
 	int idx;
 
-	if (pci_dev_is_disconnected(engines->adev->pdev) ||
-	    !amdgpu_call(drm_dev_enter)(drm, &idx))
+	if (!get_entities(engines, &idx))
 		return false;
 	failed = look(engines, wait);
-	amdgpu_call(drm_dev_exit)(idx);
+	put_entities(idx);
 	return failed;
 }
 
@@ -206,7 +274,21 @@ u64 bridge_engines_heal(struct bridge_engines *engines, bool wait)
 		atomic_set(&engines->looks, LOOKS);
 		look_later(engines, LATER);
 	}
-	return atomic64_read(&engines->failed_moves);
+	guard(spinlock)(&engines->lock);
+	return engines->failed_until;
+}
+
+u64 bridge_engines_mark(struct bridge_engines *engines)
+{
+	int idx;
+
+	/* What is not marked counts as younger than it is. */
+	if (get_entities(engines, &idx)) {
+		mark_moves(engines);
+		put_entities(idx);
+	}
+	guard(spinlock)(&engines->lock);
+	return engines->clock;
 }
 
 void bridge_engines_heal_of(struct amdgpu_device *adev)
@@ -232,6 +314,8 @@ int bridge_engines_begin(struct amdgpu_device *adev, struct bridge_engines **out
 	if (!engines)
 		return -ENOMEM;
 	engines->adev = adev;
+	spin_lock_init(&engines->lock);
+	engines->clock = 1;
 	/* What failed before, and was healed, nobody knows any more. */
 	engines->distrusted = atomic_read(&adev->gpu_reset_counter) != 0;
 	INIT_DELAYED_WORK(&engines->later, look_again);

@@ -624,15 +624,17 @@ bool bridge_resets_copy_engine(struct amdgpu_device *adev);
 /*
  * amdgpu's queues for clearing and moving memory, of a device that is served: a job that fails, as
  * in a reset, fails all that come after it, and nobody is told. heal: they take jobs again, but for
- * who is busy, which is seen to later. Returns a number that is another one if a move may have
- * failed in between. @wait: sleeps some ms for each that has failed; else it may be called under
- * reclaim. end: nobody uses the device any more. VRAM that is allocated after a job has failed is
- * cleared once more.
+ * who is busy, which is seen to later. @wait: sleeps some ms for each that has failed; else it may
+ * be called under reclaim. mark: what an engine has got until now is of no process whose eviction
+ * fence has not been signalled yet. It may be called under reclaim. Whoever gets a smaller number
+ * from it than from a heal later may have lost memory in a move since. end: nobody uses the device
+ * any more. VRAM that is allocated after a job has failed is cleared once more.
  */
 struct bridge_engines;
 int bridge_engines_begin(struct amdgpu_device *adev, struct bridge_engines **out);
 void bridge_engines_end(struct bridge_engines *engines);
 u64 bridge_engines_heal(struct bridge_engines *engines, bool wait);
+u64 bridge_engines_mark(struct bridge_engines *engines);
 /* The same, later and for as long as needed, at most 60 s. */
 void bridge_engines_heal_soon(struct bridge_engines *engines);
 

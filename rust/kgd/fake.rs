@@ -109,8 +109,8 @@ pub(crate) struct Live {
     suspending: bool,
     /// Whoever asks resets a copy engine for amdgpu.
     resets_copy_engine: bool,
-    /// Moves of amdgpu's that have failed; how often its engines were to be healed soon.
-    failed_moves: u64,
+    /// amdgpu's moves; how often its engines were to be healed soon.
+    moves: power::Moves,
     heals: u32,
     /// A reset waits for the lock; a fatal error was detected.
     pub(crate) reset_waits: bool,

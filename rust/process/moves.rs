@@ -4,8 +4,9 @@
 //!
 //! From the signal of its eviction fence until they are restored, copy engines move them, and its
 //! page tables. A move that fails, as in a reset of an engine, nobody is told of: the buffer is in
-//! its new place, with the contents of that. Which one it was cannot be known, so who was evicted
-//! while a move of the GPU's failed has lost what it has there, as in a reset of the GPU.
+//! its new place, with the contents of that. Which one it was cannot be known, but when an engine
+//! got it: moves wait for the fences of what they move. So who was evicted before an engine got the
+//! last move of the GPU's that failed has lost what it has there, as in a reset of the GPU.
 
 use super::{
     power::Cause,
@@ -25,14 +26,14 @@ use kernel::{
     },
 };
 
-/// The GPU's count of moves that have failed, as it was when the process's buffers began to move:
-/// those that are away, and those that are just being brought back.
+/// When the process's buffers began to move, by the GPU's clock of moves: those that are away, and
+/// those that are just being brought back.
 pub(super) struct Moves {
     away: Atomic<u64>,
     coming: Atomic<u64>,
 }
 
-/// The buffers stay where they are.
+/// The buffers stay where they are: no failure concerns them.
 const NONE: u64 = u64::MAX;
 
 impl Moves {
@@ -43,11 +44,12 @@ impl Moves {
         }
     }
 
-    /// The buffers may move from now on. May run under reclaim.
+    /// The buffers may move when this returns. May run under reclaim.
     fn begin(&self, kgd: &dyn Kgd) {
-        let failed = kgd.heal_engines(false);
-        // Where they may already, the older count stays.
-        let _ = self.away.cmpxchg(NONE, failed, Relaxed);
+        let _ = kgd.heal_engines(false);
+        let now = kgd.mark_moves();
+        // Where they may already, the older time stays.
+        let _ = self.away.cmpxchg(NONE, now, Relaxed);
     }
 
     /// They are about to be brought back: by engines that work. May sleep for some ms. One caller
@@ -65,12 +67,11 @@ impl Moves {
         }
     }
 
-    /// They are back, and may have left again. False: a move has failed on the way. May sleep for
-    /// some ms.
+    /// They are back, and may have left again. False: a move may have failed on the way. May sleep
+    /// for some ms.
     fn arrive(&self, kgd: &dyn Kgd) -> bool {
-        let failed = kgd.heal_engines(true);
-        let before = self.coming.xchg(NONE, Relaxed);
-        before == NONE || before == failed
+        let failed_until = kgd.heal_engines(true);
+        self.coming.xchg(NONE, Relaxed) >= failed_until
     }
 }
 
@@ -120,27 +121,59 @@ mod tests {
     use super::*;
     use crate::kgd::fake::Fake;
 
+    impl Moves {
+        fn comes_back(&self, fake: &Fake) -> bool {
+            self.come(fake);
+            self.arrive(fake)
+        }
+    }
+
+    /// An engine gets a move, which fails.
+    fn fail_young(fake: &Fake) {
+        fake.begin_move();
+        fake.fail_move();
+    }
+
     #[test]
     fn a_move_that_fails_on_the_way_counts_once() {
         let fake = Fake::new().unwrap();
         let moves = Moves::new();
-        let comes_back = || {
-            moves.come(&*fake);
-            moves.arrive(&*fake)
-        };
-        fake.fail_move();
+        fail_young(&fake);
         // They have not moved.
-        assert!(comes_back());
+        assert!(moves.comes_back(&fake));
         moves.begin(&*fake);
-        assert!(comes_back());
+        assert!(moves.comes_back(&fake));
         moves.begin(&*fake);
-        fake.fail_move();
+        fail_young(&fake);
         // Somebody else lets them move, too, and they find no room before they are back.
         moves.begin(&*fake);
         moves.come(&*fake);
         moves.turn_back();
-        assert!(!comes_back());
-        assert!(comes_back());
+        assert!(!moves.comes_back(&fake));
+        assert!(moves.comes_back(&fake));
+    }
+
+    #[test]
+    fn a_move_that_an_engine_had_before_concerns_who_left_before_that() {
+        let fake = Fake::new().unwrap();
+        let (first, second, third) = (Moves::new(), Moves::new(), Moves::new());
+        fake.begin_move();
+        first.begin(&*fake);
+        fake.begin_move();
+        second.begin(&*fake);
+        fake.fail_move();
+        // It stays in failure, which is seen again.
+        third.begin(&*fake);
+        fake.fail_move();
+        assert!(second.comes_back(&fake));
+        assert!(third.comes_back(&fake));
+        assert!(!first.comes_back(&fake));
+        // The next one is cancelled by it: who has left may be concerned, who comes later is not.
+        first.begin(&*fake);
+        fail_young(&fake);
+        second.begin(&*fake);
+        assert!(second.comes_back(&fake));
+        assert!(!first.comes_back(&fake));
     }
 
     #[test]
@@ -151,7 +184,7 @@ mod tests {
         moves.come(&*fake);
         moves.begin(&*fake);
         assert!(moves.arrive(&*fake));
-        fake.fail_move();
+        fail_young(&fake);
         moves.come(&*fake);
         assert!(!moves.arrive(&*fake));
     }

@@ -112,4 +112,9 @@ impl Power for Amdgpu {
         // SAFETY: By the type invariant of `Engines`.
         unsafe { c::bridge_engines_heal_soon(self.engines.0.as_ptr()) };
     }
+
+    fn mark_moves(&self) -> u64 {
+        // SAFETY: By the type invariant of `Engines`.
+        unsafe { c::bridge_engines_mark(self.engines.0.as_ptr()) }
+    }
 }

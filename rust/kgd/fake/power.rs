@@ -4,6 +4,29 @@
 
 use super::*;
 
+/// What amdgpu_bridge_engines.c keeps of moves, of one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moves {
+    last: u64,
+    marked: u64,
+    clock: u64,
+    failed_until: u64,
+}
+
+impl Moves {
+    fn mark(&mut self) -> u64 {
+        if self.marked != self.last {
+            self.marked = self.last;
+            self.clock += 1;
+        }
+        self.clock
+    }
+
+    fn fail(&mut self) {
+        self.failed_until = self.mark();
+    }
+}
+
 impl Fake {
     /// From now on the device is being reset, or no longer.
     pub(crate) fn set_in_reset(&self, in_reset: bool) {
@@ -42,9 +65,14 @@ impl Fake {
         self.live.lock().resets_copy_engine = resets;
     }
 
-    /// A move of amdgpu's has failed.
+    /// An engine gets amdgpu's next move.
+    pub(crate) fn begin_move(&self) {
+        self.live.lock().moves.last += 1;
+    }
+
+    /// The last move that an engine has got has failed, and is found to have: once or more often.
     pub(crate) fn fail_move(&self) {
-        self.live.lock().failed_moves += 1;
+        self.live.lock().moves.fail();
     }
 
     /// How often amdgpu's engines were to be healed soon.
@@ -97,11 +125,15 @@ impl Power for Fake {
     }
 
     fn heal_engines(&self, _wait: bool) -> u64 {
-        self.live.lock().failed_moves
+        self.live.lock().moves.failed_until
     }
 
     fn heal_engines_soon(&self) {
         self.live.lock().heals += 1;
+    }
+
+    fn mark_moves(&self) -> u64 {
+        self.live.lock().moves.mark()
     }
 
     fn power_get(&self) -> Result {
