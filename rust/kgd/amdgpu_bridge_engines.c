@@ -316,8 +316,14 @@ int bridge_engines_begin(struct amdgpu_device *adev, struct bridge_engines **out
 	engines->adev = adev;
 	spin_lock_init(&engines->lock);
 	engines->clock = 1;
-	/* What failed before, and was healed, nobody knows any more. */
+	/*
+	 * What failed before, and was healed, or went on with the next job, nobody knows any more.
+	 * The count has resets of graphics and compute as well, which it does not tell from others.
+	 */
 	engines->distrusted = atomic_read(&adev->gpu_reset_counter) != 0;
+	if (engines->distrusted)
+		dev_info(adev->dev,
+			 "amdkfd: it was reset before, or a ring was: VRAM is cleared twice\n");
 	INIT_DELAYED_WORK(&engines->later, look_again);
 	scoped_guard(spinlock, &engines_lock)
 		list_add(&engines->link, &all_engines);
