@@ -27,6 +27,7 @@
 #include "kfd_svm.h"
 #include "kfd_topology.h"
 #include "attach.h"
+#include "bridge_engines.h"
 #include "bridge_vm.h"
 #include "kgd2kfd.h"
 #include "../linux/migrate.h"
@@ -249,6 +250,10 @@ REDIRECT(int, amdgpu_vm_validate,
 	  int (*validate)(void *p, struct amdgpu_bo *bo), void *param),
 	 bridge_tables_validate(adev, vm, ticket, validate, param));
 
+REDIRECT_VOID(amdgpu_ring_backup_unprocessed_commands,
+	      (struct amdgpu_ring *ring, struct amdgpu_fence *guilty_fence),
+	      bridge_ring_reset(ring, guilty_fence));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -338,6 +343,7 @@ static struct hook {
 	HOOK(kgd2kfd_pre_reset),
 	HOOK(kgd2kfd_post_reset),
 	HOOK(amdgpu_amdkfd_clear_kfd_mapping),
+	HOOK(amdgpu_ring_backup_unprocessed_commands),
 	HOOK(kgd2kfd_set_sram_ecc_flag),
 	HOOK(kgd2kfd_smi_event_throttle),
 	HOOK(kgd2kfd_check_and_lock_kfd),
@@ -432,6 +438,13 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 	return serves;
 }
 
+/* Whether ours calls amdgpu's. */
+static notrace bool calls_amdgpus(const struct hook *hook)
+{
+	return hook->target == redirect_amdgpu_vm_validate ||
+		hook->target == redirect_amdgpu_ring_backup_unprocessed_commands;
+}
+
 static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			    struct ftrace_regs *fregs)
 {
@@ -442,8 +455,7 @@ static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ft
 	/* hook is NULL for none of those that we have asked for. */
 	if (!hook || !is_ours(hook, serves, blocked, fregs))
 		return;
-	/* Ours calls amdgpu's. */
-	if (hook->target == redirect_amdgpu_vm_validate && within_module(parent_ip, THIS_MODULE))
+	if (calls_amdgpus(hook) && within_module(parent_ip, THIS_MODULE))
 		return;
 	atomic_inc(&inside);
 	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)hook->target);

@@ -35,12 +35,22 @@ struct move_mark {
 	u64 clock;
 };
 
+/* The last job that a queue had given an engine when that was reset, until it is known to fail. */
+struct suspect {
+	struct dma_fence *last;		/* a reference, or NULL */
+	u64 clock;			/* of its mark; 0: its queue moves nothing */
+};
+
+/* The default queue, and as many as engines for moves and for clears. */
+#define MAX_QUEUES (1 + 2 * TTM_NUM_MOVE_FENCES)
+
 /*
  * Whom a move that failed concerns is told by a clock that goes on when an engine is found to have
- * got another one. A process reads it before its eviction fence is signalled. The moves of its
+ * got another one. A process reads it before its eviction fence is signalled. The copies of its
  * buffers wait for that in their queue (though they may be in there already), so what an engine had
- * got by then is none of its own: the failure of a job with a mark, or of one before it, concerns
- * those alone who have read the clock before that mark. What is younger may be anybody's.
+ * got by then is none of its own, but for what maps the buffer for the copies and goes before them:
+ * see latest_time(). The failure of a job with a mark, or of one before it, concerns those alone
+ * who have read the clock before that mark. What is younger may be anybody's.
  */
 struct bridge_engines {
 	struct list_head link;		/* in all_engines */
@@ -52,6 +62,7 @@ struct bridge_engines {
 	u64 clock;
 	u64 failed_until;		/* who read less on the clock has lost memory */
 	struct move_mark marks[TTM_NUM_MOVE_FENCES];
+	struct suspect suspects[MAX_QUEUES];
 };
 
 static LIST_HEAD(all_engines);
@@ -69,31 +80,55 @@ static struct bridge_engines *find_engines(const struct amdgpu_device *adev)
 	return NULL;
 }
 
+/*
+ * Whether a job that an engine has got has failed: with a reference, or under RCU since it was in
+ * last_scheduled. A reset gives the engine's fence the error, before that signals: the job has it
+ * only afterwards.
+ */
+static bool has_failed(const struct dma_fence *last)
+{
+	const struct drm_sched_fence *job = container_of(last, struct drm_sched_fence, finished);
+	const struct dma_fence *engines = smp_load_acquire(&job->parent);
+
+	return READ_ONCE(last->error) || (engines && READ_ONCE(engines->error));
+}
+
 bool bridge_entity_has_failed(struct drm_sched_entity *entity)
 {
 	struct dma_fence *last;
 
 	guard(rcu)();
 	last = rcu_dereference(entity->last_scheduled);
-	return last && READ_ONCE(last->error);
+	return last && has_failed(last);
+}
+
+static bool is_marked(const struct move_mark *mark, const struct dma_fence *last)
+{
+	return last->context == mark->context && last->seqno == mark->seqno;
 }
 
 /*
  * Under the lock, so that a queue's marks get younger. Healed, and not used since, it keeps its
  * mark: what comes is younger still. A queue that was made anew has a context of its own.
  */
-static void set_mark(struct bridge_engines *engines, struct drm_sched_entity *entity,
+static void set_mark(struct bridge_engines *engines, const struct dma_fence *last,
 		     struct move_mark *mark)
 {
-	struct dma_fence *last;
-
-	guard(rcu)();
-	last = rcu_dereference(entity->last_scheduled);
-	if (!last || (last->context == mark->context && last->seqno == mark->seqno))
+	if (is_marked(mark, last))
 		return;
 	mark->context = last->context;
 	mark->seqno = last->seqno;
 	mark->clock = ++engines->clock;
+}
+
+/* VRAM that was to be cleared has what it had. */
+static void distrust(struct bridge_engines *engines)
+{
+	if (READ_ONCE(engines->distrusted))
+		return;
+	WRITE_ONCE(engines->distrusted, true);
+	dev_info(engines->adev->dev,
+		 "amdkfd: VRAM was not cleared or moved: its buffers are cleared twice\n");
 }
 
 /*
@@ -105,16 +140,68 @@ static void set_mark(struct bridge_engines *engines, struct drm_sched_entity *en
 static void note_failure(struct bridge_engines *engines, struct drm_sched_entity *entity,
 			 struct move_mark *mark)
 {
+	struct dma_fence *last;
+
 	if (mark) {
+		guard(rcu)();
 		guard(spinlock)(&engines->lock);
-		set_mark(engines, entity, mark);
+		last = rcu_dereference(entity->last_scheduled);
+		if (last)
+			set_mark(engines, last, mark);
 		engines->failed_until = max(engines->failed_until, mark->clock);
 	}
-	if (!READ_ONCE(engines->distrusted)) {
-		WRITE_ONCE(engines->distrusted, true);
-		dev_info(engines->adev->dev,
-			 "amdkfd: VRAM was not cleared or moved: its buffers are cleared twice\n");
+	distrust(engines);
+}
+
+/*
+ * An engine is about to be reset, and the schedulers of what is lost of it stand still. They go on
+ * before its jobs are told to have failed: the next job of a queue does not fail, and is the last
+ * one then. What is given the error is all that the engine has of a queue from one job on: if
+ * any of it, the last.
+ */
+static void suspect(struct bridge_engines *engines, struct drm_sched_entity *entity,
+		    struct move_mark *mark, struct suspect *suspect)
+{
+	struct dma_fence *last;
+
+	guard(rcu)();
+	last = dma_fence_get_rcu_safe(&entity->last_scheduled);
+	if (!last || dma_fence_is_signaled(last) || last == suspect->last) {
+		dma_fence_put(last);
+		return;
 	}
+	if (mark)
+		set_mark(engines, last, mark);
+	/* The one of a reset before was no failure, or judge() has told of it. */
+	dma_fence_put(suspect->last);
+	suspect->last = last;
+	suspect->clock = mark ? mark->clock : 0;
+}
+
+/* Finds those that have failed: as a restore that has waited for a job of theirs ends, say. */
+static void judge(struct bridge_engines *engines)
+{
+	struct suspect *suspect;
+	bool failed = false;
+
+	scoped_guard(spinlock, &engines->lock) {
+		for (suspect = engines->suspects; suspect < engines->suspects + MAX_QUEUES;
+		     suspect++) {
+			if (!suspect->last)
+				continue;
+			/* In this order: it has its error before it is signalled. */
+			if (!dma_fence_is_signaled(suspect->last) && !has_failed(suspect->last))
+				continue;
+			if (has_failed(suspect->last)) {
+				failed = true;
+				engines->failed_until = max(engines->failed_until, suspect->clock);
+			}
+			dma_fence_put(suspect->last);
+			suspect->last = NULL;
+		}
+	}
+	if (failed)
+		distrust(engines);
 }
 
 /*
@@ -193,15 +280,42 @@ static bool look(struct bridge_engines *engines, bool wait)
 	return failed;
 }
 
-/* Marks what the engines have had until now. */
-static void mark_moves(struct bridge_engines *engines)
+/*
+ * Marks what an engine has had of a queue until now, and returns the latest time for a process to
+ * keep whose eviction fence is not signalled. A copy of its buffers that is in the queue, or comes
+ * there before its lock is given back, may have had the last job map them
+ * (amdgpu_ttm_map_buffer()), which waits for nothing: that is not marked now, or the time is one
+ * before its mark.
+ */
+static u64 latest_time(struct bridge_engines *engines, struct amdgpu_ttm_buffer_entity *entity,
+		   struct move_mark *mark)
+{
+	struct dma_fence *last;
+
+	guard(rcu)();
+	last = rcu_dereference(entity->base.last_scheduled);
+	if (!last)
+		return U64_MAX;
+	/* Who has given the queue that job has its lock, or has given it the copy. */
+	smp_rmb();
+	if (mutex_is_locked(&entity->lock) || spsc_queue_count(&entity->base.job_queue))
+		return is_marked(mark, last) ? mark->clock - 1 : U64_MAX;
+	set_mark(engines, last, mark);
+	return U64_MAX;
+}
+
+/* The time for it to keep, by all queues that move memory. */
+static u64 mark_moves(struct bridge_engines *engines)
 {
 	struct amdgpu_mman *mman = &engines->adev->mman;
+	u64 latest = U64_MAX;
 	u32 i;
 
 	guard(spinlock)(&engines->lock);
 	for (i = 0; i < mman->num_move_entities; i++)
-		set_mark(engines, &mman->move_entities[i].base, &engines->marks[i]);
+		latest = min(latest, latest_time(engines, &mman->move_entities[i],
+						 &engines->marks[i]));
+	return min(latest, engines->clock);
 }
 
 /* Whether its entities may be looked at, until put_entities(idx): it is awake, and plugged. */
@@ -229,6 +343,7 @@ static bool look_if_plugged(struct bridge_engines *engines, bool wait)
 	bool failed;
 	int idx;
 
+	judge(engines);
 	if (!get_entities(engines, &idx))
 		return false;
 	failed = look(engines, wait);
@@ -280,15 +395,59 @@ u64 bridge_engines_heal(struct bridge_engines *engines, bool wait)
 
 u64 bridge_engines_mark(struct bridge_engines *engines)
 {
+	u64 now;
 	int idx;
 
-	/* What is not marked counts as younger than it is. */
 	if (get_entities(engines, &idx)) {
-		mark_moves(engines);
+		now = mark_moves(engines);
 		put_entities(idx);
+		return now;
 	}
+	/* What is not marked counts as younger than it is. */
 	guard(spinlock)(&engines->lock);
 	return engines->clock;
+}
+
+static void suspect_all(struct bridge_engines *engines)
+{
+	struct amdgpu_mman *mman = &engines->adev->mman;
+	struct suspect *next = engines->suspects;
+	u32 i;
+
+	guard(spinlock)(&engines->lock);
+	suspect(engines, &mman->default_entity.base, NULL, next++);
+	for (i = 0; i < mman->num_move_entities; i++)
+		suspect(engines, &mman->move_entities[i].base, &engines->marks[i], next++);
+	for (i = 0; i < min_t(u32, mman->num_clear_entities, TTM_NUM_MOVE_FENCES); i++)
+		suspect(engines, &mman->clear_entities[i].base, NULL, next++);
+}
+
+/*
+ * The device may be going away, hence under the lock of all. Nothing is allocated: who resets a
+ * queue's engine may have reclaim wait for it.
+ */
+static void suspect_of(struct amdgpu_device *adev)
+{
+	struct bridge_engines *engines;
+	int idx;
+
+	guard(spinlock)(&engines_lock);
+	list_for_each_entry(engines, &all_engines, link) {
+		if (engines->adev != adev)
+			continue;
+		judge(engines);
+		if (get_entities(engines, &idx)) {
+			suspect_all(engines);
+			put_entities(idx);
+		}
+	}
+}
+
+void bridge_ring_reset(struct amdgpu_ring *ring, struct amdgpu_fence *guilty)
+{
+	if (ring->funcs->type == AMDGPU_RING_TYPE_SDMA)
+		suspect_of(ring->adev);
+	amdgpu_call(amdgpu_ring_backup_unprocessed_commands)(ring, guilty);
 }
 
 void bridge_engines_heal_of(struct amdgpu_device *adev)
@@ -333,9 +492,13 @@ int bridge_engines_begin(struct amdgpu_device *adev, struct bridge_engines **out
 
 void bridge_engines_end(struct bridge_engines *engines)
 {
+	u32 i;
+
 	scoped_guard(spinlock, &engines_lock)
 		list_del(&engines->link);
 	cancel_delayed_work_sync(&engines->later);
+	for (i = 0; i < MAX_QUEUES; i++)
+		dma_fence_put(engines->suspects[i].last);
 	kfree(engines);
 }
 

@@ -9,6 +9,10 @@ keep COUNT       fills them and says "kept"; when /tmp/vram-look is there, says 
 fill             a client of the render node says "ready", takes more VRAM than there is free when
                  /tmp/vram-fill is there, says "filled", and gives it back when /tmp/vram-look is
                  there
+away COUNT       as keep; it does not come back before hold_info.ko lets go, once it has left
+late COUNT       a client of the render node takes COUNT buffers, and says "ready"; at the next
+                 reset of a ring moves all that is in VRAM, its own first, and says "moved"; ends
+                 when /tmp/vram-look is there
 
 The errno, if a buffer is refused."""
 import ctypes, fcntl, glob, mmap, os, struct, sys, time
@@ -19,6 +23,7 @@ CREATE_EVENT, WAIT_EVENTS = 0xc0204b08, 0xc0184b0c
 GEM_CREATE, CHUNK = 0xc0206440, 16 << 20
 # Writable, public, VRAM.
 FLAGS = 1 << 31 | 1 << 29 | 1
+HOLD_INFO, EVICT = "/sys/kernel/debug/hold_info", "/sys/kernel/debug/dri/0/amdgpu_evict_vram"
 HW_EXCEPTION, MOST_OVER = 3, 256 << 20
 PATTERN = struct.pack("<Q", 0x5ec12e7d0ddba11) * (SIZE // 8)
 
@@ -62,6 +67,15 @@ class Process:
             seen.close()
             fcntl.ioctl(self.kfd, FREE, struct.pack("<Q", handle))
 
+    def hold(self):
+        """Has a child of its own wait while the process's buffers are held."""
+        if os.fork() == 0:
+            with open(HOLD_INFO, "w") as hold:
+                hold.write(str(self.render))
+            os._exit(0)
+        while open(HOLD_INFO).read() != "held":
+            time.sleep(0.02)
+
     def listen(self):
         event = struct.pack("<Q6I", 0, 0, HW_EXCEPTION, 0, self.number, 0, 0)
         self.event = struct.unpack("<Q6I", fcntl.ioctl(self.kfd, CREATE_EVENT, event))[5]
@@ -85,9 +99,23 @@ def fill():
     say("filled")
     await_file("/tmp/vram-look")
 
+def late(count):
+    _, node = gpu()
+    render = os.open("/dev/dri/" + node, os.O_RDWR)
+    for _ in range(count):
+        fcntl.ioctl(render, GEM_CREATE, struct.pack("<4Q", SIZE, 4096, 4, 0))
+    log = os.open("/dev/kmsg", os.O_RDONLY)
+    os.lseek(log, 0, os.SEEK_END)
+    say("ready")
+    while b" reset succeeded" not in os.read(log, 8192):
+        pass
+    open(EVICT).read()
+    say("moved")
+    await_file("/tmp/vram-look")
+
 command, count = sys.argv[1], int((sys.argv[2:] or ["0"])[0])
-if command == "fill":
-    fill()
+if command in ("fill", "late"):
+    fill() if command == "fill" else late(count)
     sys.exit(0)
 process = Process()
 process.listen()
@@ -104,9 +132,11 @@ elif command == "drop":
     await_file("/tmp/vram-drop")
     process.free(buffers)
     say("dropped")
-elif command == "keep":
+elif command in ("keep", "away"):
     for _, seen in buffers:
         seen[:] = PATTERN
+    if command == "away":
+        process.hold()
     say("kept")
     await_file("/tmp/vram-look")
     # The process is brought back first.
