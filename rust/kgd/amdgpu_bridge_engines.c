@@ -573,9 +573,14 @@ static int clear_reserved(struct amdgpu_bo *bo)
 	return ret ? ret : cleared;
 }
 
-/* Whether what amdgpu has just cleared, or has called cleared already, need not be. */
-static bool is_cleared(struct bridge_engines *engines)
+/*
+ * Whether what amdgpu has just cleared, or has called cleared already, need not be. It has waited
+ * for that itself, but for buffers of processes that are evicted.
+ */
+static bool is_cleared(struct bridge_engines *engines, struct amdgpu_bo *bo)
 {
+	dma_resv_wait_timeout(bo->tbo.base.resv, DMA_RESV_USAGE_KERNEL, false,
+			      MAX_SCHEDULE_TIMEOUT);
 	bridge_engines_heal(engines, true);
 	return !READ_ONCE(engines->distrusted);
 }
@@ -606,7 +611,8 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
 								   vm->drm_priv, out, offset,
 								   flags, restored);
-	if (ret || !engines || (*out)->domain != AMDGPU_GEM_DOMAIN_VRAM || is_cleared(engines))
+	if (ret || !engines || (*out)->domain != AMDGPU_GEM_DOMAIN_VRAM ||
+	    is_cleared(engines, (*out)->bo))
 		return ret;
 	ret = clear(*out);
 	if (!ret)
