@@ -176,7 +176,7 @@ static int show(struct amdgpu_vm *vm, struct amdgpu_bo_va *bo_va)
 	return amdgpu_call(amdgpu_vm_update_pdes)(adev, vm, false);
 }
 
-/* Whether nothing is written any more: with copy engines alone (bridge_tables_begin()). */
+/* Whether nothing is written any more: with copy engines alone (amdgpu_bridge_tables.c). */
 static bool is_stopped(struct amdgpu_vm *vm)
 {
 	return vm->immediate.stopped || vm->delayed.stopped;

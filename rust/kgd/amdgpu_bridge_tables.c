@@ -8,6 +8,7 @@
 #include <linux/spinlock.h>
 
 #include "amdgpu_bind.h"
+#include "amdgpu_job.h"
 #include "bridge_vm.h"
 
 /*
@@ -50,12 +51,130 @@ static const struct amdgpu_vm_update_funcs uninterrupted = {
 };
 
 /*
+ * Where copy engines write page tables, an update is a job. amdgpu gives those for refused faults
+ * to a queue of their own (immediate), which nothing orders with the others: what such a job makes
+ * of a directory or clears may come after what was mapped there since. And a job whose update fails
+ * half way it forgets, with its piece of a pool that all VMs of the device share, and for which
+ * they wait without end. So all go by one queue, and what was not committed is freed as the next
+ * update of its kind begins.
+ */
+enum update {
+	UPDATE_RANGE,		/* under vm->eviction_lock */
+	UPDATE_DIRECTORIES,	/* under the reservation of the root, as the next one */
+	UPDATE_CLEAR,		/* also within one of a range */
+};
+
+static struct bridge_vm *written_by_jobs(const struct amdgpu_vm *vm)
+{
+	return container_of(vm->update_funcs, struct bridge_vm, by_jobs);
+}
+
+/* Where the job is kept, or NULL: of one kind there is one update at a time. */
+static struct amdgpu_job **job_of_kind(struct bridge_vm *vm, u64 kind)
+{
+	static_assert(UPDATE_CLEAR + 1 == ARRAY_SIZE(vm->jobs));
+	switch (kind) {
+	case AMDGPU_KERNEL_JOB_ID_VM_UPDATE_RANGE:
+		return &vm->jobs[UPDATE_RANGE];
+	case AMDGPU_KERNEL_JOB_ID_VM_UPDATE_PDES:
+		return &vm->jobs[UPDATE_DIRECTORIES];
+	case AMDGPU_KERNEL_JOB_ID_VM_PT_CLEAR:
+		return &vm->jobs[UPDATE_CLEAR];
+	}
+	return NULL;
+}
+
+/* Others have jobs of their own. */
+static struct amdgpu_job **kept(struct bridge_vm *vm, const struct amdgpu_job *job)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(vm->jobs); i++)
+		if (READ_ONCE(vm->jobs[i]) == job)
+			return &vm->jobs[i];
+	return NULL;
+}
+
+static void free_kept(struct amdgpu_job **kept)
+{
+	struct amdgpu_job *job = *kept;
+
+	WRITE_ONCE(*kept, NULL);
+	if (job)
+		amdgpu_call(amdgpu_job_free)(job);
+}
+
+/* See forget_opener(): for whoever has given the VM a job, or made its entities anew. */
+static void forget_users(struct amdgpu_vm *vm)
+{
+	WRITE_ONCE(vm->immediate.last_user, NULL);
+	WRITE_ONCE(vm->delayed.last_user, NULL);
+}
+
+static int prepare_job(struct amdgpu_vm_update_params *params, struct amdgpu_sync *sync, u64 kind)
+{
+	struct amdgpu_job **job = job_of_kind(written_by_jobs(params->vm), kind);
+	int ret;
+
+	forget_users(params->vm);
+	if (job)
+		free_kept(job);
+	params->immediate = false;
+	ret = amdgpu_object(amdgpu_vm_sdma_funcs).prepare(params, sync, kind);
+	if (!ret && job)
+		WRITE_ONCE(*job, params->job);
+	return ret;
+}
+
+/*
+ * amdgpu commits a full job in between, and gets another one. Where entries are written it forgets
+ * the error: so what is left of the update fails, too.
+ */
+static int update_job(struct amdgpu_vm_update_params *params, struct amdgpu_bo_vm *table, u64 at,
+		      u64 address, unsigned int count, u32 step, u64 flags)
+{
+	struct amdgpu_job **job;
+	int ret;
+
+	if (!params->job)
+		return -ENOMEM;
+	job = kept(written_by_jobs(params->vm), params->job);
+	ret = amdgpu_object(amdgpu_vm_sdma_funcs).update(params, table, at, address, count, step,
+							  flags);
+	if (job)
+		WRITE_ONCE(*job, params->job);
+	forget_users(params->vm);
+	if (!ret)
+		return 0;
+	if (job)
+		free_kept(job);
+	params->job = NULL;
+	return ret;
+}
+
+static int commit_job(struct amdgpu_vm_update_params *params, struct dma_fence **fence)
+{
+	struct amdgpu_job **job;
+	int ret;
+
+	if (!params->job)
+		return -ENOMEM;
+	job = kept(written_by_jobs(params->vm), params->job);
+	if (job)
+		WRITE_ONCE(*job, NULL);
+	ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, fence);
+	forget_users(params->vm);
+	return ret;
+}
+
+/*
  * Whoever gave a VM's entities their last job has them stopped for good when he closes the file
  * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
- * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0: this
- * process's queues would go on with memory that is another's. With page tables that the CPU writes
- * nobody gives the VM a job from here on, so nobody is left to have them stopped. Where somebody
- * has closed the file already he may be about to: nothing that he does until then sleeps.
+ * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0, or
+ * adds jobs that never run: this process's queues would go on with memory that is another's. So
+ * nobody is left to have them stopped: with page tables that the CPU writes nobody gives the VM a
+ * job from here on, and who does where engines write them is forgotten at once. Where somebody has
+ * closed the file already he may be about to: nothing that he does until then sleeps.
  */
 static void forget_opener(struct drm_sched_entity *const entities[2])
 {
@@ -68,34 +187,56 @@ static void forget_opener(struct drm_sched_entity *const entities[2])
 		synchronize_rcu_tasks();
 }
 
-void bridge_tables_begin(struct amdgpu_vm *vm)
+/*
+ * One that is stopped takes jobs again. Not if there are some in it already: none would have the
+ * scheduler look at it, and it is as with the C driver.
+ */
+static bool start(struct drm_sched_entity *entity)
 {
-	struct drm_sched_entity *const entities[2] = { &vm->immediate, &vm->delayed };
-	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
-	u32 i;
+	bool starts;
 
-	if (!vm->use_cpu_for_update)
-		return;
+	spin_lock(&entity->lock);
+	starts = !entity->stopped || !spsc_queue_count(&entity->job_queue);
+	if (starts)
+		entity->stopped = false;
+	spin_unlock(&entity->lock);
+	return starts;
+}
+
+void bridge_tables_begin(struct bridge_vm *vm)
+{
+	struct drm_sched_entity *const entities[2] = { &vm->vm->immediate, &vm->vm->delayed };
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	bool start_all;
+
 	forget_opener(entities);
 	dma_resv_lock(resv, NULL);
-	/* It takes no jobs any more, and need not. */
-	for (i = 0; i < 2; i++) {
-		spin_lock(&entities[i]->lock);
-		entities[i]->stopped = false;
-		spin_unlock(&entities[i]->lock);
+	start_all = start(entities[0]);
+	start_all &= start(entities[1]);
+	if (vm->vm->update_funcs == &amdgpu_object(amdgpu_vm_cpu_funcs)) {
+		vm->vm->update_funcs = &uninterrupted;
+	} else if (start_all && vm->vm->update_funcs == &amdgpu_object(amdgpu_vm_sdma_funcs)) {
+		vm->by_jobs = amdgpu_object(amdgpu_vm_sdma_funcs);
+		vm->by_jobs.prepare = prepare_job;
+		vm->by_jobs.update = update_job;
+		vm->by_jobs.commit = commit_job;
+		vm->vm->update_funcs = &vm->by_jobs;
 	}
-	if (vm->update_funcs == &amdgpu_object(amdgpu_vm_cpu_funcs))
-		vm->update_funcs = &uninterrupted;
 	dma_resv_unlock(resv);
 }
 
-void bridge_tables_end(struct amdgpu_vm *vm)
+void bridge_tables_end(struct bridge_vm *vm)
 {
-	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	u32 i;
 
 	dma_resv_lock(resv, NULL);
-	if (vm->update_funcs == &uninterrupted)
-		vm->update_funcs = &amdgpu_object(amdgpu_vm_cpu_funcs);
+	if (vm->vm->update_funcs == &uninterrupted)
+		vm->vm->update_funcs = &amdgpu_object(amdgpu_vm_cpu_funcs);
+	else if (vm->vm->update_funcs == &vm->by_jobs)
+		vm->vm->update_funcs = &amdgpu_object(amdgpu_vm_sdma_funcs);
+	for (i = 0; i < ARRAY_SIZE(vm->jobs); i++)
+		free_kept(&vm->jobs[i]);
 	dma_resv_unlock(resv);
 }
 
@@ -111,7 +252,7 @@ int bridge_tables_take_out_of(struct amdgpu_vm *vm)
 		return 0;
 	dma_resv_lock(resv, NULL);
 	ret = bridge_tables_bring_back(adev, vm);
-	/* With copy engines it is as in C: bridge_tables_begin() does nothing. */
+	/* With copy engines it may be as in C: start(). */
 	if (ret == -EBUSY && (vm->immediate.stopped || vm->delayed.stopped))
 		ret = 0;
 	fence = dma_fence_get(vm->last_update);

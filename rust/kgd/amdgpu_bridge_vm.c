@@ -226,7 +226,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	}
 	ret = make_compute(vm);
 	if (!ret)
-		bridge_tables_begin(vm->vm);
+		bridge_tables_begin(vm);
 	end_acquire(vm);
 	if (ret)
 		goto let_go;
@@ -276,7 +276,7 @@ void bridge_vm_release(struct bridge_vm *vm)
 	struct amdkfd_process_info *info;
 	struct dma_fence *fence;
 
-	bridge_tables_end(vm->vm);
+	bridge_tables_end(vm);
 	leave_process(vm->vm);
 	mutex_lock(&process->lock);
 	info = process->info;

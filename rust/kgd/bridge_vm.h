@@ -45,6 +45,8 @@ struct bridge_vm {
 	struct list_head acquiring;		/* among those being acquired */
 	struct mutex flushing;			/* amdgpu skips a flush that another has begun */
 	bool hangs;				/* an update of page tables did not end in time */
+	struct amdgpu_vm_update_funcs by_jobs;	/* how copy engines write page tables */
+	struct amdgpu_job *jobs[3];		/* of updates by them that go on, or have failed */
 };
 
 /*
@@ -77,13 +79,13 @@ int bridge_gem_fence(struct amdkfd_process_info *info);
 int bridge_gem_validate(struct amdgpu_bo *bo, u32 domain, struct dma_fence *fence);
 
 /*
- * From begin to end what amdgpu takes out of a VM's page tables, where the CPU writes them, is gone
- * when it says so: whoever of those who have the VM's file is killed, stopped or has a signal
- * (amdgpu_bridge_tables.c). Both take the reservation of the VM's root. Only we map memory into the
- * VM without that; not before begin, nor after end.
+ * From begin to end what amdgpu takes out of a VM's page tables is gone when it says so, or when
+ * the job is done by which copy engines write them: whoever of those who have the VM's file is
+ * killed, stopped or has a signal (amdgpu_bridge_tables.c). Both take the reservation of the VM's
+ * root. Only we map memory into the VM without that; not before begin, nor after end.
  */
-void bridge_tables_begin(struct amdgpu_vm *vm);
-void bridge_tables_end(struct amdgpu_vm *vm);
+void bridge_tables_begin(struct bridge_vm *vm);
+void bridge_tables_end(struct bridge_vm *vm);
 
 /*
  * What others than the KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while page tables were not

@@ -30,8 +30,11 @@ pub struct MapNoTable {
     /// fail_function.ko
     module: PathBuf,
     /// A restore writes no page tables, and what it has not restored is unmapped.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "times")]
     restore: bool,
+    /// So many MAPs find none, and the next one does.
+    #[arg(long)]
+    times: Option<u32>,
 }
 
 /// Reading it has all that is in VRAM leave it.
@@ -102,11 +105,26 @@ impl Buffers<'_> {
 impl MapNoTable {
     pub fn run(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
-        if self.restore {
-            self.unrestored(&gpu)
-        } else {
-            self.unmapped(&gpu)
+        match self.times {
+            Some(times) => self.unmapped_often(&gpu, times),
+            None if self.restore => self.unrestored(&gpu),
+            None => self.unmapped(&gpu),
         }
+    }
+
+    fn unmapped_often(&self, gpu: &Gpu, times: u32) -> Result<()> {
+        let buffers = Buffers(gpu);
+        let page = buffers.alloc(PLACE, PAGE)?;
+        self.fail(&["function=amdgpu_bo_create_vm", "times=1000000"])?;
+        for time in 0..times {
+            let mapped = buffers.map(page);
+            ensure!(mapped == Err(Errno::NOMEM), "MAP {time}: {mapped:?}");
+        }
+        Self::fail_no_more()?;
+        buffers.map(page).context("MAP at last")?;
+        buffers.unmap(page).context("UNMAP")?;
+        buffers.free(page).context("FREE")?;
+        Ok(())
     }
 
     fn unrestored(&self, gpu: &Gpu) -> Result<()> {
