@@ -252,7 +252,10 @@ REDIRECT(int, amdgpu_vm_validate,
 
 REDIRECT_VOID(amdgpu_ring_backup_unprocessed_commands,
 	      (struct amdgpu_ring *ring, struct amdgpu_fence *guilty_fence),
-	      bridge_ring_reset(ring, guilty_fence));
+	      ({
+		bridge_ring_reset(ring);
+		amdgpu_call(amdgpu_ring_backup_unprocessed_commands)(ring, guilty_fence);
+	      }));
 
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));

@@ -18,6 +18,7 @@
 #include <linux/mutex.h>
 #include <linux/pm_runtime.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -153,55 +154,70 @@ static void note_failure(struct bridge_engines *engines, struct drm_sched_entity
 	distrust(engines);
 }
 
-/*
- * An engine is about to be reset, and the schedulers of what is lost of it stand still. They go on
- * before its jobs are told to have failed: the next job of a queue does not fail, and is the last
- * one then. What is given the error is all that the engine has of a queue from one job on: if
- * any of it, the last.
- */
-static void suspect(struct bridge_engines *engines, struct drm_sched_entity *entity,
-		    struct move_mark *mark, struct suspect *suspect)
+/* Whether it has failed. It is kept where that is not known yet. Under the lock. */
+static bool judge_one(struct bridge_engines *engines, struct suspect *suspect)
 {
-	struct dma_fence *last;
+	bool ended, failed;
 
-	guard(rcu)();
-	last = dma_fence_get_rcu_safe(&entity->last_scheduled);
-	if (!last || dma_fence_is_signaled(last) || last == suspect->last) {
-		dma_fence_put(last);
-		return;
+	if (!suspect->last)
+		return false;
+	/* In this order: it has its error before it is signalled. */
+	ended = dma_fence_is_signaled(suspect->last);
+	failed = has_failed(suspect->last);
+	if (failed)
+		engines->failed_until = max(engines->failed_until, suspect->clock);
+	if (ended || failed) {
+		dma_fence_put(suspect->last);
+		suspect->last = NULL;
 	}
-	if (mark)
-		set_mark(engines, last, mark);
-	/* The one of a reset before was no failure, or judge() has told of it. */
-	dma_fence_put(suspect->last);
-	suspect->last = last;
-	suspect->clock = mark ? mark->clock : 0;
+	return failed;
 }
 
 /* Finds those that have failed: as a restore that has waited for a job of theirs ends, say. */
 static void judge(struct bridge_engines *engines)
 {
-	struct suspect *suspect;
 	bool failed = false;
+	u32 i;
 
-	scoped_guard(spinlock, &engines->lock) {
-		for (suspect = engines->suspects; suspect < engines->suspects + MAX_QUEUES;
-		     suspect++) {
-			if (!suspect->last)
-				continue;
-			/* In this order: it has its error before it is signalled. */
-			if (!dma_fence_is_signaled(suspect->last) && !has_failed(suspect->last))
-				continue;
-			if (has_failed(suspect->last)) {
-				failed = true;
-				engines->failed_until = max(engines->failed_until, suspect->clock);
-			}
-			dma_fence_put(suspect->last);
-			suspect->last = NULL;
-		}
-	}
+	scoped_guard(spinlock, &engines->lock)
+		for (i = 0; i < MAX_QUEUES; i++)
+			failed |= judge_one(engines, &engines->suspects[i]);
 	if (failed)
 		distrust(engines);
+}
+
+/*
+ * An engine is about to be reset, and the scheduler of what is lost of it stands still. It goes on
+ * before the jobs are told to have failed: the next job of a queue does not fail, and is the last
+ * one then. What is given the error is all that the engine has of a queue from one job on: if any
+ * of it, the last. That of an engine that works may have no reference left, as it is replaced: no
+ * matter, nothing of it is lost. Returns whether the one of a reset before has failed. Under the
+ * lock.
+ */
+static bool suspect(struct bridge_engines *engines, struct drm_sched_entity *entity,
+		    struct move_mark *mark, struct suspect *suspect)
+{
+	struct dma_fence *last;
+	bool failed;
+
+	guard(rcu)();
+	last = rcu_dereference(entity->last_scheduled);
+	if (last && dma_fence_is_signaled(last))
+		last = NULL;
+	if (last)
+		last = dma_fence_get_rcu(last);
+	/* After the look at the queue: what is popped now comes after an error. */
+	failed = judge_one(engines, suspect);
+	if (!last || last == suspect->last) {
+		dma_fence_put(last);
+		return failed;
+	}
+	if (mark)
+		set_mark(engines, last, mark);
+	dma_fence_put(suspect->last);
+	suspect->last = last;
+	suspect->clock = mark ? mark->clock : 0;
+	return failed;
 }
 
 /*
@@ -298,7 +314,9 @@ static u64 latest_time(struct bridge_engines *engines, struct amdgpu_ttm_buffer_
 		return U64_MAX;
 	/* Who has given the queue that job has its lock, or has given it the copy. */
 	smp_rmb();
-	if (mutex_is_locked(&entity->lock) || spsc_queue_count(&entity->base.job_queue))
+	/* What follows a mapping that has failed is cancelled, and younger. */
+	if (!dma_fence_is_signaled(last) &&
+	    (mutex_is_locked(&entity->lock) || spsc_queue_count(&entity->base.job_queue)))
 		return is_marked(mark, last) ? mark->clock - 1 : U64_MAX;
 	set_mark(engines, last, mark);
 	return U64_MAX;
@@ -412,14 +430,19 @@ static void suspect_all(struct bridge_engines *engines)
 {
 	struct amdgpu_mman *mman = &engines->adev->mman;
 	struct suspect *next = engines->suspects;
+	bool failed;
 	u32 i;
 
-	guard(spinlock)(&engines->lock);
-	suspect(engines, &mman->default_entity.base, NULL, next++);
-	for (i = 0; i < mman->num_move_entities; i++)
-		suspect(engines, &mman->move_entities[i].base, &engines->marks[i], next++);
-	for (i = 0; i < min_t(u32, mman->num_clear_entities, TTM_NUM_MOVE_FENCES); i++)
-		suspect(engines, &mman->clear_entities[i].base, NULL, next++);
+	scoped_guard(spinlock, &engines->lock) {
+		failed = suspect(engines, &mman->default_entity.base, NULL, next++);
+		for (i = 0; i < mman->num_move_entities; i++)
+			failed |= suspect(engines, &mman->move_entities[i].base,
+					  &engines->marks[i], next++);
+		for (i = 0; i < min_t(u32, mman->num_clear_entities, TTM_NUM_MOVE_FENCES); i++)
+			failed |= suspect(engines, &mman->clear_entities[i].base, NULL, next++);
+	}
+	if (failed)
+		distrust(engines);
 }
 
 /*
@@ -435,7 +458,6 @@ static void suspect_of(struct amdgpu_device *adev)
 	list_for_each_entry(engines, &all_engines, link) {
 		if (engines->adev != adev)
 			continue;
-		judge(engines);
 		if (get_entities(engines, &idx)) {
 			suspect_all(engines);
 			put_entities(idx);
@@ -443,11 +465,10 @@ static void suspect_of(struct amdgpu_device *adev)
 	}
 }
 
-void bridge_ring_reset(struct amdgpu_ring *ring, struct amdgpu_fence *guilty)
+void bridge_ring_reset(struct amdgpu_ring *ring)
 {
 	if (ring->funcs->type == AMDGPU_RING_TYPE_SDMA)
 		suspect_of(ring->adev);
-	amdgpu_call(amdgpu_ring_backup_unprocessed_commands)(ring, guilty);
 }
 
 void bridge_engines_heal_of(struct amdgpu_device *adev)
@@ -549,6 +570,20 @@ static int begin_clear(struct amdgpu_bo *bo, struct dma_fence **fence)
 }
 
 /*
+ * amdgpu ends what takes too long, but not where a reset of the GPU has failed: then its schedulers
+ * stand still until one succeeds. So long nobody waits, nor who is being killed.
+ */
+static int await_clears(struct dma_resv *resv)
+{
+	u32 i;
+
+	for (i = 0; i < 100 && !fatal_signal_pending(current); i++)
+		if (dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, HZ / 10) > 0)
+			return 0;
+	return -ETIME;
+}
+
+/*
  * Under the buffer's reservation, so that it stays in VRAM; it may have left that already. It is
  * waited for as amdgpu waits in this call: that ends a job which takes too long.
  */
@@ -563,7 +598,9 @@ static int clear_reserved(struct amdgpu_bo *bo)
 	ret = amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
 	if (ret)
 		return ret;
-	dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, MAX_SCHEDULE_TIMEOUT);
+	ret = await_clears(resv);
+	if (ret)
+		return ret;
 	ret = begin_clear(bo, &fence);
 	if (!fence)
 		return ret;
@@ -579,8 +616,8 @@ static int clear_reserved(struct amdgpu_bo *bo)
  */
 static bool is_cleared(struct bridge_engines *engines, struct amdgpu_bo *bo)
 {
-	dma_resv_wait_timeout(bo->tbo.base.resv, DMA_RESV_USAGE_KERNEL, false,
-			      MAX_SCHEDULE_TIMEOUT);
+	if (await_clears(bo->tbo.base.resv))
+		return false;
 	bridge_engines_heal(engines, true);
 	return !READ_ONCE(engines->distrusted);
 }

@@ -8,7 +8,6 @@
 #include <linux/types.h>
 
 struct amdgpu_device;
-struct amdgpu_fence;
 struct amdgpu_ring;
 struct drm_sched_entity;
 
@@ -23,9 +22,9 @@ void bridge_engines_heal_of(struct amdgpu_device *adev);
 void bridge_engines_heal_soon_of(struct amdgpu_device *adev);
 
 /*
- * amdgpu_ring_backup_unprocessed_commands(): a ring is about to be reset alone. What a queue for
- * clearing and moving memory has in it may get an error that the queue itself never shows.
+ * Before amdgpu_ring_backup_unprocessed_commands(): a ring is about to be reset alone. What a queue
+ * for clearing and moving memory has in it may get an error that the queue itself never shows.
  */
-void bridge_ring_reset(struct amdgpu_ring *ring, struct amdgpu_fence *guilty);
+void bridge_ring_reset(struct amdgpu_ring *ring);
 
 #endif
