@@ -187,5 +187,6 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	bridge_block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
 	bridge_restore_signals(&before);
+	bridge_tables_keep(vm, mem->bo);
 	return ret;
 }

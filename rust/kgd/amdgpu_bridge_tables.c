@@ -152,19 +152,59 @@ static int update_job(struct amdgpu_vm_update_params *params, struct amdgpu_bo_v
 	return ret;
 }
 
+/* Two may commit at a time, a notifier beside who has the root. */
+static void keep_last(struct bridge_vm *vm, struct dma_fence *fence)
+{
+	struct dma_fence *other = dma_fence_get(fence);
+
+	spin_lock(&vm->last_lock);
+	if (!vm->last || vm->last->context != other->context || dma_fence_is_later(other, vm->last))
+		swap(vm->last, other);
+	spin_unlock(&vm->last_lock);
+	dma_fence_put(other);
+}
+
 static int commit_job(struct amdgpu_vm_update_params *params, struct dma_fence **fence)
 {
+	struct bridge_vm *vm = written_by_jobs(params->vm);
+	struct dma_fence *last = NULL;
 	struct amdgpu_job **job;
 	int ret;
 
 	if (!params->job)
 		return -ENOMEM;
-	job = kept(written_by_jobs(params->vm), params->job);
+	job = kept(vm, params->job);
 	if (job)
 		WRITE_ONCE(*job, NULL);
-	ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, fence);
+	ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, &last);
 	forget_users(params->vm);
+	if (last)
+		keep_last(vm, last);
+	if (last && fence)
+		swap(*fence, last);
+	dma_fence_put(last);
 	return ret;
+}
+
+void bridge_tables_keep(struct bridge_vm *vm, struct amdgpu_bo *bo)
+{
+	struct dma_resv *resv = bo->tbo.base.resv;
+	struct dma_fence *last;
+	int ret;
+
+	spin_lock(&vm->last_lock);
+	last = dma_fence_get(vm->last);
+	spin_unlock(&vm->last_lock);
+	if (last && !dma_fence_is_signaled(last)) {
+		dma_resv_lock(resv, NULL);
+		ret = dma_resv_reserve_fences(resv, 1);
+		if (!ret)
+			dma_resv_add_fence(resv, last, DMA_RESV_USAGE_BOOKKEEP);
+		dma_resv_unlock(resv);
+		if (ret)
+			dma_fence_wait(last, false);
+	}
+	dma_fence_put(last);
 }
 
 /*
@@ -238,6 +278,8 @@ void bridge_tables_end(struct bridge_vm *vm)
 	for (i = 0; i < ARRAY_SIZE(vm->jobs); i++)
 		free_kept(&vm->jobs[i]);
 	dma_resv_unlock(resv);
+	dma_fence_put(vm->last);
+	vm->last = NULL;
 }
 
 int bridge_tables_take_out_of(struct amdgpu_vm *vm)

@@ -47,6 +47,8 @@ struct bridge_vm {
 	bool hangs;				/* an update of page tables did not end in time */
 	struct amdgpu_vm_update_funcs by_jobs;	/* how copy engines write page tables */
 	struct amdgpu_job *jobs[3];		/* of updates by them that go on, or have failed */
+	spinlock_t last_lock;
+	struct dma_fence *last;			/* of what was committed; under last_lock */
 };
 
 /*
@@ -86,6 +88,14 @@ int bridge_gem_validate(struct amdgpu_bo *bo, u32 domain, struct dma_fence *fenc
  */
 void bridge_tables_begin(struct bridge_vm *vm);
 void bridge_tables_end(struct bridge_vm *vm);
+
+/*
+ * Behind an unmapping: the buffer's memory is nobody else's before copy engines have done what they
+ * were given for the VM until now. amdgpu forgets a job that takes the buffer out where another one
+ * beside fails, and who ends waits for none; and they wait for jobs of render nodes in the VM, for
+ * seconds. Takes the buffer's reservation.
+ */
+void bridge_tables_keep(struct bridge_vm *vm, struct amdgpu_bo *bo);
 
 /*
  * What others than the KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while page tables were not
