@@ -250,6 +250,12 @@ REDIRECT(int, amdgpu_vm_validate,
 	  int (*validate)(void *p, struct amdgpu_bo *bo), void *param),
 	 bridge_tables_validate(adev, vm, ticket, validate, param));
 
+/*
+ * Whoever closes a file of a render node waits for its VM's entities, and who is being killed has
+ * them stopped for good if he was the last to give them a job.
+ */
+REDIRECT(long, amdgpu_vm_wait_idle, (struct amdgpu_vm *vm, long timeout), timeout);
+
 REDIRECT_VOID(amdgpu_ring_backup_unprocessed_commands,
 	      (struct amdgpu_ring *ring, struct amdgpu_fence *guilty_fence),
 	      ({
@@ -309,6 +315,7 @@ enum answered {
 	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
 	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
+	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: is it one of compute's? */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
 };
 
@@ -370,6 +377,7 @@ static struct hook {
 	HOOK(kfd_update_svm_support_properties),
 	HOOK_THAT(amdgpu_evf_mgr_attach_fence, ANSWERED_FOR_COMPUTE),
 	HOOK_THAT(amdgpu_amdkfd_bo_validate_and_fence, ANSWERED_FOR_IMPORT),
+	HOOK_THAT(amdgpu_vm_wait_idle, ANSWERED_FOR_COMPUTES_VM),
 	HOOK(kfd_lookup_process_by_pid),
 	HOOK(kfd_unref_process),
 	HOOK(kfd_signal_vm_fault_event_with_userptr),
@@ -434,6 +442,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves && drm_gem_is_imported(&((const struct amdgpu_bo *)first)->tbo.base);
 	case ANSWERED_FOR_COMPUTE:
 		return serves && is_computes(first);
+	case ANSWERED_FOR_COMPUTES_VM:
+		return serves && READ_ONCE(((const struct amdgpu_vm *)first)->is_compute_context);
 	case ANSWERED_WITHOUT_TABLES:
 		return serves &&
 			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));

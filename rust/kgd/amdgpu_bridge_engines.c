@@ -601,11 +601,17 @@ static int clear_reserved(struct amdgpu_bo *bo)
 	ret = await_clears(resv);
 	if (ret)
 		return ret;
+	ret = dma_resv_reserve_fences(resv, 1);
+	if (ret)
+		return ret;
 	ret = begin_clear(bo, &fence);
 	if (!fence)
 		return ret;
-	dma_fence_wait(fence, false);
-	cleared = min(dma_fence_get_status(fence), 0);
+	/* The memory is nobody else's before it has ended, whoever waits. */
+	dma_resv_add_fence(resv, fence, DMA_RESV_USAGE_KERNEL);
+	cleared = await_clears(resv);
+	if (!cleared)
+		cleared = min(dma_fence_get_status(fence), 0);
 	dma_fence_put(fence);
 	return ret ? ret : cleared;
 }

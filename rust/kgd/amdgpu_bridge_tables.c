@@ -59,8 +59,9 @@ static const struct amdgpu_vm_update_funcs uninterrupted = {
  * update of its kind begins.
  */
 enum update {
-	UPDATE_RANGE,		/* under vm->eviction_lock */
-	UPDATE_DIRECTORIES,	/* under the reservation of the root, as the next one */
+	UPDATE_UNLOCKED,	/* of a range, under vm->eviction_lock, which is not given up */
+	UPDATE_RANGE,		/* under the reservation of the root, as the next ones */
+	UPDATE_DIRECTORIES,
 	UPDATE_CLEAR,		/* also within one of a range */
 };
 
@@ -70,12 +71,12 @@ static struct bridge_vm *written_by_jobs(const struct amdgpu_vm *vm)
 }
 
 /* Where the job is kept, or NULL: of one kind there is one update at a time. */
-static struct amdgpu_job **job_of_kind(struct bridge_vm *vm, u64 kind)
+static struct amdgpu_job **job_of_kind(struct bridge_vm *vm, u64 kind, bool unlocked)
 {
 	static_assert(UPDATE_CLEAR + 1 == ARRAY_SIZE(vm->jobs));
 	switch (kind) {
 	case AMDGPU_KERNEL_JOB_ID_VM_UPDATE_RANGE:
-		return &vm->jobs[UPDATE_RANGE];
+		return &vm->jobs[unlocked ? UPDATE_UNLOCKED : UPDATE_RANGE];
 	case AMDGPU_KERNEL_JOB_ID_VM_UPDATE_PDES:
 		return &vm->jobs[UPDATE_DIRECTORIES];
 	case AMDGPU_KERNEL_JOB_ID_VM_PT_CLEAR:
@@ -104,19 +105,12 @@ static void free_kept(struct amdgpu_job **kept)
 		amdgpu_call(amdgpu_job_free)(job);
 }
 
-/* See forget_opener(): for whoever has given the VM a job, or made its entities anew. */
-static void forget_users(struct amdgpu_vm *vm)
-{
-	WRITE_ONCE(vm->immediate.last_user, NULL);
-	WRITE_ONCE(vm->delayed.last_user, NULL);
-}
-
 static int prepare_job(struct amdgpu_vm_update_params *params, struct amdgpu_sync *sync, u64 kind)
 {
-	struct amdgpu_job **job = job_of_kind(written_by_jobs(params->vm), kind);
+	struct bridge_vm *vm = written_by_jobs(params->vm);
+	struct amdgpu_job **job = job_of_kind(vm, kind, params->unlocked);
 	int ret;
 
-	forget_users(params->vm);
 	if (job)
 		free_kept(job);
 	params->immediate = false;
@@ -139,16 +133,17 @@ static int update_job(struct amdgpu_vm_update_params *params, struct amdgpu_bo_v
 	if (!params->job)
 		return -ENOMEM;
 	job = kept(written_by_jobs(params->vm), params->job);
+	/* What is committed in between may be freed, and its address be another job's. */
+	if (job)
+		WRITE_ONCE(*job, NULL);
 	ret = amdgpu_object(amdgpu_vm_sdma_funcs).update(params, table, at, address, count, step,
 							  flags);
+	if (ret && params->job) {
+		amdgpu_call(amdgpu_job_free)(params->job);
+		params->job = NULL;
+	}
 	if (job)
 		WRITE_ONCE(*job, params->job);
-	forget_users(params->vm);
-	if (!ret)
-		return 0;
-	if (job)
-		free_kept(job);
-	params->job = NULL;
 	return ret;
 }
 
@@ -177,7 +172,6 @@ static int commit_job(struct amdgpu_vm_update_params *params, struct dma_fence *
 	if (job)
 		WRITE_ONCE(*job, NULL);
 	ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, &last);
-	forget_users(params->vm);
 	if (last)
 		keep_last(vm, last);
 	if (last && fence)
@@ -212,9 +206,8 @@ void bridge_tables_keep(struct bridge_vm *vm, struct amdgpu_bo *bo)
  * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
  * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0, or
  * adds jobs that never run: this process's queues would go on with memory that is another's. So
- * nobody is left to have them stopped: with page tables that the CPU writes nobody gives the VM a
- * job from here on, and who does where engines write them is forgotten at once. Where somebody has
- * closed the file already he may be about to: nothing that he does until then sleeps.
+ * amdgpu_vm_wait_idle() does nothing for a VM that compute has. Where somebody has closed the file
+ * already he may be about to stop them: nothing that he does until then sleeps.
  */
 static void forget_opener(struct drm_sched_entity *const entities[2])
 {
