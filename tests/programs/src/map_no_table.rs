@@ -32,6 +32,9 @@ pub struct MapNoTable {
     /// A restore writes no page tables, and what it has not restored is unmapped.
     #[arg(long)]
     restore: bool,
+    /// The program ends while its page tables are away, and nothing comes back.
+    #[arg(long, conflicts_with = "restore")]
+    end: bool,
 }
 
 /// Reading it has all that is in VRAM leave it.
@@ -104,9 +107,22 @@ impl MapNoTable {
         let gpu = Gpu::open(4)?;
         if self.restore {
             self.unrestored(&gpu)
+        } else if self.end {
+            self.ends(&gpu)
         } else {
             self.unmapped(&gpu)
         }
+    }
+
+    fn ends(&self, gpu: &Gpu) -> Result<()> {
+        let buffers = Buffers(gpu);
+        for block in 0..BLOCKS {
+            let buffer = buffers.alloc(PLACE + block * BLOCK, BLOCK)?;
+            buffers.map(buffer).context("MAP")?;
+        }
+        self.fail(&["function=ttm_bo_validate", "times=1000000"])?;
+        fs::read(EVICT_VRAM).context("amdgpu_evict_vram")?;
+        std::process::exit(0);
     }
 
     fn unrestored(&self, gpu: &Gpu) -> Result<()> {
