@@ -55,7 +55,7 @@ static int map_whole(struct amdgpu_device *adev, struct bridge_vm *vm, struct kg
 	int ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
 
 	if (ret)
-		bridge_halves_unmap(vm, mem);
+		bridge_halves_unmap(vm, mem, ret);
 	return ret;
 }
 
@@ -187,7 +187,8 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	bridge_block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
 	bridge_restore_signals(&before);
-	return ret;
+	/* Where amdgpu had no memory for what to wait for, it has it noted still, and says 0. */
+	return ret ? ret : bridge_tables_take_out_of(vm->vm);
 }
 
 /* Under the reservation of the VM's root: takes a mapping off amdgpu's lists, and notes it. */
