@@ -333,6 +333,9 @@ pub(crate) trait Vms {
     fn acquire_vm(&self, process: &ProcessHandle, drm_fd: i32) -> Result<VmHandle>;
     /// Lets go of the file.
     fn release_vm(&self, vm: VmHandle);
+    /// The file stays for ever, and with it what is of the VM, when that is released: a buffer that
+    /// could not be freed has pointers into it.
+    fn keep_file(&self, vm: &VmHandle);
     /// Is `drm_fd` the file that the VM came from?
     fn vm_is_file(&self, vm: &VmHandle, drm_fd: i32) -> bool;
     /// The VM's name in interrupts and packets.
@@ -373,6 +376,9 @@ pub(crate) trait ProcessMemory {
     fn map_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
     /// Unmaps it; the TLB is the caller's to flush.
     fn unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
+    /// The same when the process is off for good, mapped or not: it needs no page tables, nor a
+    /// flush. `EBUSY`: a queue still uses it.
+    fn unmap_memory_at_end(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
     /// Ends its DMA mapping, after the TLB was flushed.
     fn dma_unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
     /// Waits until page table updates are done.

@@ -306,8 +306,8 @@ impl Buffers {
         let buffers = core::mem::replace(&mut *self.table.lock(), HandleTable::new());
         for buffer in buffers.iter() {
             for vm in vms() {
-                // `EINVAL`: it was not mapped there. Any other failure shows when it is freed.
-                let _ = vm.unmap(buffer.memory());
+                // A failure shows when it is freed.
+                let _ = vm.unmap_at_end(buffer.memory());
             }
         }
         self.vram.store(0, Relaxed);
@@ -418,6 +418,21 @@ mod tests {
         // And at the end of the process.
         buffers.clear(|| [&vm].into_iter());
         assert_eq!(left(), (0, 0));
+    }
+
+    #[test]
+    fn what_is_left_at_the_end_needs_no_page_tables() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let handles = [add(&buffers, &vm, VRAM), add(&buffers, &vm, VRAM)];
+        buffers
+            .with(handles[0], ENOMEM, |memory| vm.map(memory))
+            .unwrap();
+        fake.put_tables_out();
+        let unmapped = buffers.with(handles[0], EINVAL, |memory| vm.unmap(memory));
+        assert_eq!(unmapped, Err(ENOMEM));
+        buffers.clear(|| [&vm].into_iter());
+        assert_eq!((fake.live().memories, fake.live().kept_files), (0, 0));
     }
 
     #[test]

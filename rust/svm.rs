@@ -92,7 +92,7 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNodeReservation, //
     },
     sync::{
         aref::ARef,
@@ -436,12 +436,14 @@ impl Svm {
             return Ok(region);
         }
         let index = page / REGION_PAGES;
+        // First: what is noted of a region that is watched is to be forgotten if it goes again.
+        let place = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let region = Region::new(self.clone(), index, mm)?;
         // Where something is being unmapped the kernel begins to tell of it later. Now it does.
         // SAFETY: `region` is what watches it.
         let _ = unsafe { region.interval.begin() };
         let known = Arc::clone(&region);
-        let node = RBTreeNode::new(index, region, GFP_KERNEL_ACCOUNT)?;
+        let node = place.into_node(index, region);
         let (used, unused) = {
             let mut regions = self.regions.lock();
             let is_known = regions.get(&index).is_some();

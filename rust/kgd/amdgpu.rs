@@ -359,6 +359,11 @@ impl Vms for Amdgpu {
         unsafe { c::bridge_vm_release(vm(&handle)) };
     }
 
+    fn keep_file(&self, handle: &VmHandle) {
+        // SAFETY: By its invariant, the handle is live.
+        unsafe { c::bridge_vm_keep_file(vm(handle)) };
+    }
+
     fn vm_is_file(&self, handle: &VmHandle, drm_fd: i32) -> bool {
         // SAFETY: By its invariant, the handle is live; any number may come as `drm_fd`.
         unsafe { c::bridge_vm_is_file(vm(handle), drm_fd) }
@@ -466,6 +471,11 @@ impl ProcessMemory for Amdgpu {
     fn unmap_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {
         // SAFETY: By their invariants, device, VM and buffer are live.
         to_result(unsafe { c::bridge_memory_unmap(self.adev(), vm(handle), mem(memory)) })
+    }
+
+    fn unmap_memory_at_end(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {
+        // SAFETY: By their invariants, device, VM and buffer are live.
+        to_result(unsafe { c::bridge_memory_unmap_at_end(self.adev(), vm(handle), mem(memory)) })
     }
 
     fn dma_unmap_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {

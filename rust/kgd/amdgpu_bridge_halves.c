@@ -73,14 +73,30 @@ static void relink(struct amdgpu_vm *vm)
 	dma_resv_unlock(vm->root.bo->tbo.base.resv);
 }
 
-static void unmap(struct bridge_vm *vm, u64 first, u64 count)
+/*
+ * What has failed behind the mapping amdgpu does not take back: it is on its lists. From here on it
+ * is noted, if it was written.
+ */
+static void take_back(struct amdgpu_vm *vm, struct kfd_mem_attachment *entry)
 {
-	const u64 end = vm->adev->vm_manager.max_pfn;
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+
+	dma_resv_lock(resv, NULL);
+	amdgpu_call(amdgpu_vm_bo_unmap)(entry->adev, entry->bo_va, entry->va);
+	dma_resv_unlock(resv);
+}
+
+static void unmap(struct bridge_vm *vm, struct kfd_mem_attachment *entry, u64 count, int error)
+{
+	const u64 end = vm->adev->vm_manager.max_pfn, first = entry->va >> PAGE_SHIFT;
 
 	/* It was refused for that. */
 	if (count > end || first > end - count)
 		return;
 	relink(vm->vm);
+	/* Refused, as something is mapped there: by the render node it may be the buffer itself. */
+	if (error != -EINVAL)
+		take_back(vm->vm, entry);
 	if (bridge_pages_lock(vm->adev, vm))
 		return;
 	/* Where tables could not be linked before. */
@@ -91,7 +107,7 @@ static void unmap(struct bridge_vm *vm, u64 first, u64 count)
 	bridge_pages_unlock(vm);
 }
 
-void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
+void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem, int error)
 {
 	const u64 count = mem->bo->tbo.base.size >> PAGE_SHIFT;
 	struct kfd_mem_attachment *entry;
@@ -99,12 +115,10 @@ void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
 
 	mutex_lock(&mem->lock);
 	list_for_each_entry(entry, &mem->attachments, list) {
-		u64 first = entry->va >> PAGE_SHIFT;
-
 		if (entry->bo_va->base.vm != vm->vm || entry->is_mapped)
 			continue;
 		found = true;
-		unmap(vm, first, count);
+		unmap(vm, entry, count, error);
 	}
 	mutex_unlock(&mem->lock);
 	if (found)

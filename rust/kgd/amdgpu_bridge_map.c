@@ -55,7 +55,7 @@ static int map_whole(struct amdgpu_device *adev, struct bridge_vm *vm, struct kg
 	int ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
 
 	if (ret)
-		bridge_halves_unmap(vm, mem);
+		bridge_halves_unmap(vm, mem, ret);
 	return ret;
 }
 
@@ -187,6 +187,52 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	bridge_block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
 	bridge_restore_signals(&before);
+	/* Where amdgpu had no memory for what to wait for, it has it noted still, and says 0. */
+	if (!ret)
+		ret = bridge_tables_take_out_of(vm->vm);
 	bridge_tables_keep(vm, mem->bo);
 	return ret;
+}
+
+/* Under the reservation of the VM's root: takes a mapping off amdgpu's lists, and notes it. */
+static int note(struct kgd_mem *mem, struct kfd_mem_attachment *entry)
+{
+	if (entry->bo_va->queue_refcount)
+		return -EBUSY;
+	amdgpu_call(amdgpu_vm_bo_unmap)(entry->adev, entry->bo_va, entry->va);
+	entry->is_mapped = false;
+	mem->mapped_to_gpu_memory--;
+	return 0;
+}
+
+static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	struct kfd_mem_attachment *entry;
+	int ret = 0;
+
+	bridge_halves_recall(vm, mem);
+	mutex_lock(&mem->lock);
+	dma_resv_lock(resv, NULL);
+	list_for_each_entry(entry, &mem->attachments, list)
+		if (entry->is_mapped && entry->bo_va->base.vm == vm->vm)
+			ret = note(mem, entry) ?: ret;
+	dma_resv_unlock(resv);
+	mutex_unlock(&mem->lock);
+	return ret;
+}
+
+/*
+ * amdgpu brings the page tables back before it unmaps, at others' expense, and fails where there is
+ * no room for them; nobody would try again, and the buffer would stay and have pointers into a VM
+ * that is freed. But nobody uses those tables any more. What is noted goes with the VM, or, where
+ * somebody else has its file, when he brings them back (bridge_tables_validate()).
+ */
+int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
+			       struct kgd_mem *mem)
+{
+	/* A hint: they may go or come meanwhile. */
+	if (!bridge_tables_are_away(vm->vm) && !bridge_memory_unmap(adev, vm, mem))
+		return 0;
+	return note_all(vm, mem);
 }

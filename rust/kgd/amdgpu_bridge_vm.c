@@ -294,6 +294,11 @@ void bridge_vm_release(struct bridge_vm *vm)
 	kfree(vm);
 }
 
+void bridge_vm_keep_file(struct bridge_vm *vm)
+{
+	get_file(vm->file);
+}
+
 bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd)
 {
 	struct file *file = fget(drm_fd);

@@ -284,6 +284,8 @@ int bridge_process_restore(struct bridge_process *process);
 int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process, int drm_fd,
 		      struct bridge_vm **out);
 void bridge_vm_release(struct bridge_vm *vm);
+/* Keeps the file of one that is released, and so the VM, for ever: a buffer could not be freed. */
+void bridge_vm_keep_file(struct bridge_vm *vm);
 bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd);
 u32 bridge_vm_pasid(const struct bridge_vm *vm);
 /* The task that acquired it. name: 16 bytes. */
@@ -393,6 +395,12 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 		       bool another, u64 *freed);
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
+/*
+ * The same when the process is off for good, mapped or not: there are page tables for it or not.
+ * Its translations need not be invalidated. -EBUSY: a queue still uses it.
+ */
+int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
+			       struct kgd_mem *mem);
 int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
 int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool interruptible);
 /* Maps a GTT buffer for the CPU, for as long as it lives or until it is unmapped. */

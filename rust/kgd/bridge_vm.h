@@ -126,15 +126,15 @@ bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last);
 
 /*
  * What fails half way (amdgpu_bridge_halves.c). All take the reservation of the VM's root.
- * unmap: behind a mapping of the buffer that failed, by the task that called amdgpu: takes out of
- * the page tables what it has written; the TLB is the caller's to flush. A buffer that could not
+ * unmap: behind a mapping of the buffer that failed so, by the task that called amdgpu: takes out
+ * of the page tables what it has written; the TLB is the caller's to flush. A buffer that could not
  * even be attached, so that reservations may have been forgotten, is left alone. restored: behind a
  * restore that failed, likewise; takes info->lock. relink: what both do for tables; under
  * the reservation. recall: before an unmapping, for entries that such a
  * restore has left.
  */
 void bridge_halves_relink(struct amdgpu_vm *vm);
-void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
+void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem, int error);
 void bridge_halves_restored(struct amdkfd_process_info *info);
 void bridge_halves_recall(struct bridge_vm *vm, struct kgd_mem *mem);
 

@@ -83,6 +83,8 @@ pub(crate) struct Live {
     pub(crate) doorbells: u32,
     pub(crate) processes: u32,
     pub(crate) vms: u32,
+    /// Those that stay for ever.
+    pub(crate) kept_files: u32,
     pub(crate) memories: u32,
     /// Buffers freed of which the process might have had another handle.
     pub(crate) frees_with_another: u32,
@@ -510,13 +512,24 @@ impl ProcessMemory for Fake {
     }
 
     fn unmap_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
-        if core::mem::take(&mut self.live.lock().keeps_mapped) {
+        let mut live = self.live.lock();
+        if core::mem::take(&mut live.keeps_mapped) {
             return Err(EBUSY);
         }
-        let _live = self.live.lock();
+        if live.tables_out {
+            return Err(ENOMEM);
+        }
         // SAFETY: the owner's; `live` keeps others out.
         let buffer = unsafe { buffer(memory) };
         buffer.mapped = buffer.mapped.checked_sub(1).ok_or(EINVAL)?;
+        Ok(())
+    }
+
+    fn unmap_memory_at_end(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
+        let _live = self.live.lock();
+        // SAFETY: the owner's; `live` keeps others out.
+        let buffer = unsafe { buffer(memory) };
+        buffer.mapped = buffer.mapped.saturating_sub(1);
         Ok(())
     }
 

@@ -434,6 +434,11 @@ impl Vm {
         self.kgd.unmap_memory(&self.raw, &memory.raw)
     }
 
+    /// Unmaps it, if it is mapped, of a process that is off for good.
+    pub(crate) fn unmap_at_end(&self, memory: &Memory) -> Result {
+        self.kgd.unmap_memory_at_end(&self.raw, &memory.raw)
+    }
+
     /// Loads a copy queue of the process from its MQD `offset` bytes into `mqd`.
     pub(crate) fn load_sdma(&self, mqd: &KernelBo, offset: usize, write_pointer: UserVa) -> Result {
         mqd.window.range(offset, SDMA_MQD_BYTES)?;
@@ -565,6 +570,8 @@ impl Drop for Memory {
             return;
         }
         if let Err(error) = self.try_free() {
+            // What amdgpu has of it leads there.
+            self.vm.kgd.keep_file(&self.vm.raw);
             let (name, pid, bytes) = (self.vm.pci_name(), self.vm.task().pid, self.size);
             gpu_err!(
                 name,

@@ -8,6 +8,7 @@
 
 use super::{
     ffi,
+    task::without_signals,
     workqueue::{
         Deferrable,
         DeferredArc, //
@@ -121,6 +122,10 @@ impl Drop for LockedSpace<'_> {
 
 /// Makes the kernel call [`AddressSpaceUser::released`] when the address space ends.
 ///
+/// The kernel looks for a signal at each mapping. For most it need not, as that takes no time.
+/// `ERESTARTNOINTR`: the current task is to stop, and then makes the same call again, unless it is
+/// being killed.
+///
 /// # Safety
 ///
 /// `user` is watched once.
@@ -135,8 +140,11 @@ pub(crate) unsafe fn watch<T: AddressSpaceUser>(
     let (notifier, mm) = (Opaque::cast_into(notifier), space.0.as_raw());
     // SAFETY: It is on no list, by this function's contract, and stays where it is until `free`.
     // The address space has users, and is locked.
-    let status = unsafe { bindings::__mmu_notifier_register(notifier, mm) };
-    let registered = to_result(status);
+    let register = || unsafe { bindings::__mmu_notifier_register(notifier, mm) };
+    let registered = match to_result(without_signals(register)) {
+        Err(EINTR) => Err(ERESTARTNOINTR),
+        registered => registered,
+    };
     if registered.is_err() {
         // SAFETY: The registration failed, so the reference that was just leaked is still ours.
         drop(unsafe { DeferredArc::from_raw(user) });

@@ -40,6 +40,23 @@ pub(crate) fn is_killed() -> bool {
     ffi::amdkfd_fatal_signal_pending()
 }
 
+/// Calls `act` while the current task's signals wait. What may still look like one (`EINTR`) is a
+/// stop, a tracer, a freezer, or that the task is being killed.
+pub(crate) fn without_signals<R>(act: impl FnOnce() -> R) -> R {
+    // CAST: A small number.
+    const SET: c_int = bindings::SIG_SETMASK as c_int;
+    let mut before = bindings::sigset_t { sig: [0; 1] };
+    let mut all = bindings::sigset_t {
+        sig: [c_ulong::MAX; 1],
+    };
+    // SAFETY: The set of the current task, whose own it is; both places are ours.
+    unsafe { bindings::sigprocmask(SET, &mut all, &mut before) };
+    let result = act();
+    // SAFETY: As above; the old one is not asked for.
+    unsafe { bindings::sigprocmask(SET, &mut before, core::ptr::null_mut()) };
+    result
+}
+
 /// Whether the current task traces `task`.
 pub(crate) fn current_traces(task: &Task) -> bool {
     // SAFETY: The task is valid.

@@ -103,7 +103,7 @@ impl TrapMemory {
 impl Drop for TrapMemory {
     fn drop(&mut self) {
         drop(self.mapping.take());
-        if let Err(error) = self.vm.unmap(&self.memory) {
+        if let Err(error) = self.vm.unmap_at_end(&self.memory) {
             let (pid, name) = (self.vm.task().pid, self.vm.pci_name());
             gpu_err!(
                 name,

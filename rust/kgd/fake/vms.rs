@@ -40,6 +40,10 @@ impl Vms for Fake {
         drop(unsafe { take::<i32>(vm.0) });
     }
 
+    fn keep_file(&self, _: &VmHandle) {
+        self.live.lock().kept_files += 1;
+    }
+
     fn vm_is_file(&self, vm: &VmHandle, drm_fd: i32) -> bool {
         // SAFETY: from `acquire_vm`, and not consumed yet.
         (unsafe { vm.0.cast::<i32>().read() }) == drm_fd

@@ -69,6 +69,21 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_cannot_be_freed_keeps_its_vm_for_ever() {
+        let fake = Fake::new().unwrap();
+        let vm = fake.vm().unwrap();
+        let alloc = || Memory::alloc(vm.clone(), (0x1000, 4096), 4096, 0, 0).unwrap();
+        drop(alloc());
+        assert_eq!(fake.live().kept_files, 0);
+        let memory = alloc();
+        let leaked = MemoryHandle(memory.raw.0);
+        fake.interrupt_free();
+        drop(memory);
+        assert_eq!((fake.live().kept_files, fake.live().memories), (1, 1));
+        fake.free_memory(&vm.raw, &leaked, false).unwrap();
+    }
+
+    #[test]
     fn a_buffer_keeps_its_vm_and_that_its_process() {
         let fake = Fake::new().unwrap();
         let memory = Memory::alloc(fake.vm().unwrap(), (0x1000, 4096), 4096, 0, 0).unwrap();

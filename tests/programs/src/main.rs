@@ -18,6 +18,7 @@ mod crowd;
 mod dbgapi;
 mod debug;
 mod denied;
+mod disturbed;
 mod errno;
 mod exception;
 mod faults;
@@ -102,6 +103,8 @@ enum Command {
     ClosedEvicted(closed_evicted::ClosedEvicted),
     /// Map memory where there is no VRAM for the last page table.
     MapNoTable(map_no_table::MapNoTable),
+    /// Open /dev/kfd while a process ends, and signals, stops and a tracer come.
+    Disturbed,
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
     UnmapStopped,
     /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
@@ -219,6 +222,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::FirstMap => first_map::run(),
         Command::ClosedEvicted(closed) => closed.run(),
         Command::MapNoTable(map) => map.run(),
+        Command::Disturbed => disturbed::run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),

@@ -4,9 +4,9 @@
 //! before (fail_function.ko). Nothing of it must be in the page tables afterwards, as its memory is
 //! somebody else's.
 
-use crate::opener::{keep_free, reads_at, MIB, OWN};
+use crate::opener::{keep_free, reads_at, MIB, OWN, TO_FAULT};
 use crate::raw::{ioctl, Outcome};
-use crate::running::{vram_and_ticks, wrong_pages};
+use crate::running::{vram_and_ticks, wrong_pages, Reader};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use kfd_uapi as uapi;
@@ -30,10 +30,16 @@ pub struct MapNoTable {
     /// fail_function.ko
     module: PathBuf,
     /// A restore writes no page tables, and what it has not restored is unmapped.
-    #[arg(long, conflicts_with = "times")]
-    restore: bool,
-    /// So many MAPs find none, and the next one does.
     #[arg(long)]
+    restore: bool,
+    /// It is an UNMAP that fails, for lack of memory for what it waits for.
+    #[arg(long, conflicts_with = "restore")]
+    unmap: bool,
+    /// The program ends while its page tables are away, and nothing comes back.
+    #[arg(long, conflicts_with_all = ["restore", "unmap"])]
+    end: bool,
+    /// So many MAPs find none, and the next one does.
+    #[arg(long, conflicts_with_all = ["restore", "unmap", "end"])]
     times: Option<u32>,
 }
 
@@ -105,10 +111,16 @@ impl Buffers<'_> {
 impl MapNoTable {
     pub fn run(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
-        match self.times {
-            Some(times) => self.unmapped_often(&gpu, times),
-            None if self.restore => self.unrestored(&gpu),
-            None => self.unmapped(&gpu),
+        if let Some(times) = self.times {
+            self.unmapped_often(&gpu, times)
+        } else if self.restore {
+            self.unrestored(&gpu)
+        } else if self.unmap {
+            self.half_unmapped(&gpu)
+        } else if self.end {
+            self.ends(&gpu)
+        } else {
+            self.unmapped(&gpu)
         }
     }
 
@@ -125,6 +137,46 @@ impl MapNoTable {
         buffers.unmap(page).context("UNMAP")?;
         buffers.free(page).context("FREE")?;
         Ok(())
+    }
+
+    /// A MAP fails when all but its directories' entries is written, and is made once more.
+    fn half_mapped(&self, buffers: &Buffers<'_>) -> Result<()> {
+        let page = buffers.alloc(PLACE, PAGE)?;
+        self.fail(&["function=amdgpu_vm_update_pdes"])?;
+        let mapped = buffers.map(page);
+        Self::fail_no_more()?;
+        ensure!(mapped == Err(Errno::NOMEM), "MAP of a page: {mapped:?}");
+        buffers.map(page).context("MAP of a page again")?;
+        buffers.unmap(page).context("UNMAP of a page")?;
+        buffers.free(page).context("FREE of a page")
+    }
+
+    /// A queue reads there, with nothing mapped or unmapped in between.
+    fn half_unmapped(&self, gpu: &Gpu) -> Result<()> {
+        let buffers = Buffers(gpu);
+        let buffer = buffers.alloc(PLACE, BLOCK)?;
+        buffers.map(buffer).context("MAP of a block")?;
+        let reader = Reader::new(gpu, [PLACE, BLOCK], OWN)?;
+        self.fail(&["function=amdgpu_sync_resv"])?;
+        let unmapped = buffers.unmap(buffer);
+        Self::fail_no_more()?;
+        unmapped.context("UNMAP")?;
+        match reader.wrong_pages(TO_FAULT) {
+            Ok(_) => println!("it reads what is unmapped"),
+            Err(error) => println!("it faults: {error:#}"),
+        }
+        buffers.free(buffer).context("FREE")
+    }
+
+    fn ends(&self, gpu: &Gpu) -> Result<()> {
+        let buffers = Buffers(gpu);
+        for block in 0..BLOCKS {
+            let buffer = buffers.alloc(PLACE + block * BLOCK, BLOCK)?;
+            buffers.map(buffer).context("MAP")?;
+        }
+        self.fail(&["function=ttm_bo_validate", "times=1000000"])?;
+        fs::read(EVICT_VRAM).context("amdgpu_evict_vram")?;
+        std::process::exit(0);
     }
 
     fn unrestored(&self, gpu: &Gpu) -> Result<()> {
@@ -151,6 +203,7 @@ impl MapNoTable {
             ensure!(mapped == Err(Errno::INVAL), "MAP at {place:#x}: {mapped:?}");
             buffers.free(beyond).context("FREE of what is beyond")?;
         }
+        self.half_mapped(&buffers)?;
         // Each leaves its table, in whose place a larger entry comes.
         for block in 0..BLOCKS {
             let page = buffers.alloc(PLACE + block * BLOCK, PAGE)?;

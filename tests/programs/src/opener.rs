@@ -23,7 +23,7 @@ pub(crate) const OWN: u32 = 0x5eed_0011;
 const OTHERS: u32 = 0x5eed_0012;
 
 /// A kernel that faults does not end: so long one is waited for.
-const TO_FAULT: Duration = Duration::from_secs(10);
+pub(crate) const TO_FAULT: Duration = Duration::from_secs(10);
 
 /// The parent is killed; the child says what came of it.
 #[derive(clap::Args)]

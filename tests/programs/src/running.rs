@@ -118,22 +118,38 @@ pub fn wrong_pages(gpu: &Gpu, memory: &Memory, seed: u32) -> Result<u32> {
 }
 
 /// The same of whatever is at an address, so many bytes, if that does not take longer.
-pub fn wrong_pages_at(
-    gpu: &Gpu,
-    [address, bytes]: [u64; 2],
-    seed: u32,
-    patience: Duration,
-) -> Result<u32> {
-    let pages = (bytes / 4096) as u32;
-    ensure!(pages % GROUP == 0, "{pages} pages are not whole groups");
-    let wrong = Memory::gtt(gpu.device(), 4096)?;
-    wrong.write(0, &[0u32]);
-    let mut arguments = [address, wrong.address()].map(u64::to_le_bytes).concat();
-    arguments.extend(seed.to_le_bytes());
-    let launch = gpu.launch("verify", pages, &arguments)?;
-    let done = gpu.signal()?;
-    let queue = Queue::new(gpu.device(), 64)?;
-    launch.submit(&queue, &done)?;
-    done.wait(patience)?;
-    Ok(wrong.read::<u32>(0, 1)[0])
+pub fn wrong_pages_at(gpu: &Gpu, place: [u64; 2], seed: u32, patience: Duration) -> Result<u32> {
+    Reader::new(gpu, place, seed)?.wrong_pages(patience)
+}
+
+/// Who does that later, and then makes nothing more.
+pub struct Reader {
+    // The queue goes before what its kernel uses.
+    queue: Queue,
+    done: Signal,
+    launch: Launch,
+    wrong: Memory,
+}
+
+impl Reader {
+    pub fn new(gpu: &Gpu, [address, bytes]: [u64; 2], seed: u32) -> Result<Self> {
+        let pages = (bytes / 4096) as u32;
+        ensure!(pages % GROUP == 0, "{pages} pages are not whole groups");
+        let wrong = Memory::gtt(gpu.device(), 4096)?;
+        wrong.write(0, &[0u32]);
+        let mut arguments = [address, wrong.address()].map(u64::to_le_bytes).concat();
+        arguments.extend(seed.to_le_bytes());
+        Ok(Self {
+            launch: gpu.launch("verify", pages, &arguments)?,
+            done: gpu.signal()?,
+            queue: Queue::new(gpu.device(), 64)?,
+            wrong,
+        })
+    }
+
+    pub fn wrong_pages(self, patience: Duration) -> Result<u32> {
+        self.launch.submit(&self.queue, &self.done)?;
+        self.done.wait(patience)?;
+        Ok(self.wrong.read::<u32>(0, 1)[0])
+    }
 }
