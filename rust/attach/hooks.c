@@ -249,6 +249,19 @@ REDIRECT(int, amdgpu_vm_validate,
 	  int (*validate)(void *p, struct amdgpu_bo *bo), void *param),
 	 bridge_tables_validate(adev, vm, ticket, validate, param));
 
+/* TTM calls it for a buffer that it evicts. Without a place the buffer loses its memory. */
+static void evict_flags(struct ttm_buffer_object *bo, struct ttm_placement *placement)
+{
+	amdgpu_call(amdgpu_evict_flags)(bo, placement);
+	if (!placement->num_placement)
+		bridge_gutted(bo);
+}
+
+/* Static there; the type is TTM's. */
+static_assert(__same_type(&amdgpu_evict_flags, (struct ttm_device_funcs){ }.evict_flags));
+REDIRECT_VOID(amdgpu_evict_flags, (struct ttm_buffer_object *bo, struct ttm_placement *placement),
+	      evict_flags(bo, placement));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -321,6 +334,7 @@ static struct hook {
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITHOUT_TABLES),
 	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITHOUT_TABLES),
+	HOOK(amdgpu_evict_flags),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
 	HOOK(kgd2kfd_resume_mm),
@@ -432,6 +446,13 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 	return serves;
 }
 
+/* Whether ours calls amdgpu's. */
+static notrace bool calls_amdgpus(const struct hook *hook)
+{
+	return hook->target == redirect_amdgpu_vm_validate ||
+	       hook->target == redirect_amdgpu_evict_flags;
+}
+
 static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			    struct ftrace_regs *fregs)
 {
@@ -442,8 +463,7 @@ static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ft
 	/* hook is NULL for none of those that we have asked for. */
 	if (!hook || !is_ours(hook, serves, blocked, fregs))
 		return;
-	/* Ours calls amdgpu's. */
-	if (hook->target == redirect_amdgpu_vm_validate && within_module(parent_ip, THIS_MODULE))
+	if (calls_amdgpus(hook) && within_module(parent_ip, THIS_MODULE))
 		return;
 	atomic_inc(&inside);
 	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)hook->target);

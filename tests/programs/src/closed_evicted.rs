@@ -125,7 +125,7 @@ impl ClosedEvicted {
 }
 
 /// Reading it has all that is in the GPU's VRAM leave it.
-fn evict_vram(node: &Node) -> String {
+pub(crate) fn evict_vram(node: &Node) -> String {
     let [domain, location] = ["domain", "location_id"].map(|name| node.property(name));
     let [bus, slot] = [location >> 8, location >> 3 & 0x1f];
     let name = format!("{domain:04x}:{bus:02x}:{slot:02x}.{}", location & 7);
@@ -196,14 +196,14 @@ fn unmapped(device: &Device, size: usize) -> Result<u32> {
 }
 
 /// Where nothing else is: address and size.
-fn find_place(size: usize) -> Result<[u64; 2]> {
+pub(crate) fn find_place(size: usize) -> Result<[u64; 2]> {
     let (none, private) = (ProtFlags::empty(), MapFlags::PRIVATE);
     // SAFETY: the kernel finds the place, and nobody uses it.
     let place = unsafe { mmap_anonymous(std::ptr::null_mut(), size, none, private) }?;
     Ok([place as u64, size as u64])
 }
 
-fn map(device: &Device, handle: u32, place: [u64; 2]) -> Result<()> {
+pub(crate) fn map(device: &Device, handle: u32, place: [u64; 2]) -> Result<()> {
     gem_va(device, uapi::AMDGPU_VA_OP_MAP, handle, place)
 }
 

@@ -24,6 +24,7 @@ mod faults;
 mod figures;
 mod first_map;
 mod fuzz;
+mod gutted;
 mod handles;
 mod ipc;
 mod kill;
@@ -100,6 +101,8 @@ enum Command {
     FirstMap,
     /// Close what the render node has mapped while page tables are evicted (hold_info.ko).
     ClosedEvicted(closed_evicted::ClosedEvicted),
+    /// Have memory thrown away that queues and the CPU have mapped, and given to others.
+    Gutted(gutted::Gutted),
     /// Map memory where there is no VRAM for the last page table.
     MapNoTable(map_no_table::MapNoTable),
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
@@ -218,6 +221,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
         Command::ClosedEvicted(closed) => closed.run(),
+        Command::Gutted(test) => test.run(),
         Command::MapNoTable(map) => map.run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
