@@ -304,6 +304,9 @@ static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
  * Device pages are C's, all of them: it made them when amdgpu bound the device. But some are in
  * use by C, or are left in children of its processes, and others by us, in each mode. The page
  * tells.
+ *
+ * What is thrown away is ours to tell of as soon as opening is blocked: what was before is looked
+ * for then.
  */
 enum answered {
 	ANSWERED_BY_MODE,
@@ -314,6 +317,7 @@ enum answered {
 	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
 	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
+	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
 };
 
@@ -334,7 +338,7 @@ static struct hook {
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITHOUT_TABLES),
 	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITHOUT_TABLES),
-	HOOK(amdgpu_evict_flags),
+	HOOK_THAT(amdgpu_evict_flags, ANSWERED_FROM_BLOCKED_ON),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
 	HOOK(kgd2kfd_resume_mm),
@@ -439,6 +443,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves && drm_gem_is_imported(&((const struct amdgpu_bo *)first)->tbo.base);
 	case ANSWERED_FOR_COMPUTE:
 		return serves && is_computes(first);
+	case ANSWERED_FROM_BLOCKED_ON:
+		return serves || blocked;
 	case ANSWERED_WITHOUT_TABLES:
 		return serves &&
 			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));

@@ -5,9 +5,9 @@
 //! nor the CPU's.
 
 use crate::closed_evicted::{evict_vram, find_place, map};
-use crate::opener::{reads_beside, MIB, OTHERS, OWN};
+use crate::opener::{reads_beside, render_node, MIB, OTHERS, OWN};
 use crate::raw::ioctl;
-use crate::running::{pattern, wrong_pages_at, PATIENCE};
+use crate::running::{pattern, say, wrong_pages_at, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use kfd::topology;
@@ -29,35 +29,54 @@ pub struct Gutted {
     /// It belongs to the VM: who brings the page tables back brings it back as well.
     #[arg(long)]
     always_valid: bool,
+    /// It is thrown away before compute has its VM: say so, and wait for a line before that.
+    #[arg(long)]
+    early: bool,
 }
 
 impl Gutted {
     pub fn run(&self) -> Result<()> {
-        let kfd = Kfd::open()?;
         let nodes = topology::gpus()?;
         let node = nodes.first().context("no GPU")?;
-        let device = Device::acquire(&kfd, node)?;
+        let render = render_node(node)?;
+        let acquire = || {
+            anyhow::Ok(Device::acquire_by(
+                &Kfd::open()?,
+                node,
+                render.try_clone()?,
+            )?)
+        };
+        let device = (!self.early).then(acquire).transpose()?;
         let size = MIB << 20;
         let flags = FLAGS | if self.always_valid { ALWAYS_VALID } else { 0 };
-        let handle = create(device.render(), size, flags)?;
-        let seen = map_for_cpu(device.render(), handle, size)?;
+        let handle = create(&render, size, flags)?;
+        let seen = map_for_cpu(&render, handle, size)?;
         for page in 0..size / 4096 {
             // SAFETY: within the mapping.
             unsafe { seen.add(page * 1024).write_volatile(pattern(page, OWN)) };
         }
-        let gpu = Gpu::on(device.clone(), 4)?;
         let place = find_place(size)?;
-        map(&device, handle, place)?;
-        let wrong = wrong_pages_at(&gpu, place, OWN, PATIENCE)?;
-        ensure!(wrong == 0, "{wrong} pages are wrong before");
-        fs::read(evict_vram(node)).context("amdgpu_evict_vram")?;
+        map(&render, handle, place)?;
+        let gpu = match device {
+            Some(device) => {
+                let gpu = Gpu::on(device, 4)?;
+                let wrong = wrong_pages_at(&gpu, place, OWN, PATIENCE)?;
+                ensure!(wrong == 0, "{wrong} pages are wrong before");
+                fs::read(evict_vram(node)).context("amdgpu_evict_vram")?;
+                gpu
+            }
+            None => {
+                fs::read(evict_vram(node)).context("amdgpu_evict_vram")?;
+                say("thrown away")?;
+                std::io::stdin().read_line(&mut String::new())?;
+                Gpu::on(acquire()?, 4)?
+            }
+        };
         let others = reads_beside(&gpu, place)?;
-        let shown = (0..size / 4096)
-            // SAFETY: within the mapping.
-            .filter(
-                |&page| unsafe { seen.add(page * 1024).read_volatile() } == pattern(page, OTHERS),
-            )
-            .count();
+        // SAFETY: within the mapping.
+        let read = |page: usize| unsafe { seen.add(page * 1024).read_volatile() };
+        let shown = (0..size / 4096).filter(|&page| read(page) == pattern(page, OTHERS));
+        let shown = shown.count();
         println!("the CPU sees {shown} pages of another's");
         drop(others);
         Ok(())
@@ -79,7 +98,7 @@ fn create(render: impl AsFd, size: usize, flags: u64) -> Result<u32> {
 }
 
 /// Where the CPU sees a buffer, until the process ends.
-fn map_for_cpu(render: impl AsFd, handle: u32, size: usize) -> Result<*mut u32> {
+pub(crate) fn map_for_cpu(render: impl AsFd, handle: u32, size: usize) -> Result<*mut u32> {
     let render = render.as_fd();
     // The handle; then the offset.
     let mut args = u64::from(handle);

@@ -45,6 +45,7 @@ mod running;
 mod same_gpu;
 mod script;
 mod smi;
+mod stale_doorbells;
 mod stranger;
 mod svm;
 mod thunk;
@@ -103,6 +104,8 @@ enum Command {
     ClosedEvicted(closed_evicted::ClosedEvicted),
     /// Have memory thrown away that queues and the CPU have mapped, and given to others.
     Gutted(gutted::Gutted),
+    /// Keep what was mapped of doorbells that were thrown away, while another queue gets them.
+    StaleDoorbells(stale_doorbells::StaleDoorbells),
     /// Map memory where there is no VRAM for the last page table.
     MapNoTable(map_no_table::MapNoTable),
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
@@ -222,6 +225,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::FirstMap => first_map::run(),
         Command::ClosedEvicted(closed) => closed.run(),
         Command::Gutted(test) => test.run(),
+        Command::StaleDoorbells(test) => test.run(),
         Command::MapNoTable(map) => map.run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
