@@ -7,6 +7,7 @@
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/lockdep.h>
+#include <linux/mm.h>
 
 #include "amdgpu_bind.h"
 #include "kfd_device_queue_manager.h"
@@ -286,6 +287,18 @@ static int take_held(void)
 			refuse(-ENODEV, "/dev/kfd cannot be published (%d)", ret);
 }
 
+/*
+ * While the C amdkfd served, TTM took memory away and left the CPU's mappings of it
+ * (amdgpu_bridge_gutted.c): of doorbells, say, that our queues get next. Now none is left any more,
+ * and whoever touches what he has mapped gets what he has. An eviction that began before opening
+ * was blocked holds the buffer's reservation, without which nothing is mapped again.
+ */
+static int empty_mappings(struct amdgpu_device *adev)
+{
+	unmap_mapping_range(adev_to_drm(adev)->anon_inode->i_mapping, 0, 0, 1);
+	return 0;
+}
+
 int handover_take(void)
 {
 	unsigned int devices;
@@ -295,7 +308,10 @@ int handover_take(void)
 	/* Before the reset queues are parked, which C's release work may wait for. */
 	flush_workqueue(amdgpu_object(kfd_process_wq));
 	synchronize_rcu_tasks();
-	ret = hold();
+	/* Before the reset queues are parked, for which jobs of the users' may be waiting, too. */
+	ret = for_each_device(empty_mappings);
+	if (!ret)
+		ret = hold();
 	if (!ret) {
 		ret = standin_place(amdgpu_object(kfd_char_dev_major));
 		ret = ret ? refuse(ret, "/dev/kfd cannot be held (%d)", ret) : take_held();

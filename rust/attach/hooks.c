@@ -263,6 +263,19 @@ REDIRECT_VOID(amdgpu_ring_backup_unprocessed_commands,
 		amdgpu_call(amdgpu_ring_backup_unprocessed_commands)(ring, guilty_fence);
 	      }));
 
+/* TTM calls it for a buffer that it evicts. Without a place the buffer loses its memory. */
+static void evict_flags(struct ttm_buffer_object *bo, struct ttm_placement *placement)
+{
+	amdgpu_call(amdgpu_evict_flags)(bo, placement);
+	if (!placement->num_placement)
+		bridge_gutted(bo);
+}
+
+/* Static there; the type is TTM's. */
+static_assert(__same_type(&amdgpu_evict_flags, (struct ttm_device_funcs){ }.evict_flags));
+REDIRECT_VOID(amdgpu_evict_flags, (struct ttm_buffer_object *bo, struct ttm_placement *placement),
+	      evict_flags(bo, placement));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -305,6 +318,9 @@ static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
  * Device pages are C's, all of them: it made them when amdgpu bound the device. But some are in
  * use by C, or are left in children of its processes, and others by us, in each mode. The page
  * tells.
+ *
+ * What is thrown away is ours to tell of as soon as opening is blocked: what was before is looked
+ * for then.
  */
 enum answered {
 	ANSWERED_BY_MODE,
@@ -316,6 +332,7 @@ enum answered {
 	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
 	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: is it one of compute's? */
+	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
 };
 
@@ -336,6 +353,7 @@ static struct hook {
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITHOUT_TABLES),
 	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITHOUT_TABLES),
+	HOOK_THAT(amdgpu_evict_flags, ANSWERED_FROM_BLOCKED_ON),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
 	HOOK(kgd2kfd_resume_mm),
@@ -444,6 +462,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves && is_computes(first);
 	case ANSWERED_FOR_COMPUTES_VM:
 		return serves && READ_ONCE(((const struct amdgpu_vm *)first)->is_compute_context);
+	case ANSWERED_FROM_BLOCKED_ON:
+		return serves || blocked;
 	case ANSWERED_WITHOUT_TABLES:
 		return serves &&
 			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));
@@ -455,7 +475,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 static notrace bool calls_amdgpus(const struct hook *hook)
 {
 	return hook->target == redirect_amdgpu_vm_validate ||
-		hook->target == redirect_amdgpu_ring_backup_unprocessed_commands;
+	       hook->target == redirect_amdgpu_evict_flags ||
+	       hook->target == redirect_amdgpu_ring_backup_unprocessed_commands;
 }
 
 static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,

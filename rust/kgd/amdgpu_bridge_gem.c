@@ -197,6 +197,9 @@ static int settle(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
 	dma_resv_add_fence(resv, &vm->process_info->eviction_fence->base, DMA_RESV_USAGE_BOOKKEEP);
 	if (is_stopped(vm))
 		return 0;
+	/* It may have been thrown away when nobody told of that yet (amdgpu_bridge_gutted.c). */
+	if (!bo->tbo.resource)
+		amdgpu_call(amdgpu_vm_bo_invalidate)(bo, false);
 	/* Cleared: somebody had the buffer's reservation when amdgpu wanted to show it. */
 	if (bo_va->base.moved || bo_va->cleared)
 		ret = show(vm, bo_va);
@@ -292,13 +295,17 @@ static bool is_any_shown_wrong(struct list_head *list)
 	return false;
 }
 
-/* The same of what shares the root's reservation. */
+/* The same of what shares the root's reservation, with what was thrown away before it was told. */
 static bool has_always_valid_moved(struct amdgpu_vm *vm)
 {
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct amdgpu_vm_bo_base *base, *next;
 	bool moved;
 
 	dma_resv_lock(resv, NULL);
+	list_for_each_entry_safe(base, next, &vm->always_valid.idle, vm_status)
+		if (!base->bo->tbo.resource)
+			amdgpu_call(amdgpu_vm_bo_invalidate)(base->bo, true);
 	moved = !is_stopped(vm) && (is_any_shown_wrong(&vm->always_valid.evicted) ||
 				    is_any_shown_wrong(&vm->always_valid.needs_update));
 	dma_resv_unlock(resv);

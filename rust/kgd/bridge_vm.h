@@ -81,6 +81,12 @@ int bridge_gem_fence(struct amdkfd_process_info *info);
 int bridge_gem_validate(struct amdgpu_bo *bo, u32 domain, struct dma_fence *fence);
 
 /*
+ * A buffer is about to lose its memory: has nobody go on to use it (amdgpu_bridge_gutted.c). Under
+ * its reservation, before those who use it are waited for.
+ */
+void bridge_gutted(struct ttm_buffer_object *tbo);
+
+/*
  * From begin to end what amdgpu takes out of a VM's page tables is gone when it says so, or when
  * the job is done by which copy engines write them: whoever of those who have the VM's file is
  * killed, stopped or has a signal (amdgpu_bridge_tables.c). Both take the reservation of the VM's

@@ -13,7 +13,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use kfd::topology::{self, Node};
 use kfd::{Device, Kfd, Memory};
 use kfd_uapi as uapi;
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::mm::{mmap, mmap_anonymous, MapFlags, ProtFlags};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -72,7 +72,7 @@ impl ClosedEvicted {
             false => handle_of(device, &next)?,
         };
         let [address, size] = find_place(memory.size())?;
-        map(device, handle, [address, size])?;
+        map(device.render(), handle, [address, size])?;
         drop(memory);
         let wrong = wrong_pages_at(&gpu, [address, size], OWN, PATIENCE)?;
         ensure!(wrong == 0, "{wrong} pages are wrong before");
@@ -97,7 +97,7 @@ impl ClosedEvicted {
             false => ioctl(device.render(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0]),
         };
         let mapped = (self.again || self.fresh)
-            .then(|| map(device, second, place))
+            .then(|| map(device.render(), second, place))
             .transpose();
         if self.fresh {
             map_nothing(device)?;
@@ -125,7 +125,7 @@ impl ClosedEvicted {
 }
 
 /// Reading it has all that is in the GPU's VRAM leave it.
-fn evict_vram(node: &Node) -> String {
+pub(crate) fn evict_vram(node: &Node) -> String {
     let [domain, location] = ["domain", "location_id"].map(|name| node.property(name));
     let [bus, slot] = [location >> 8, location >> 3 & 0x1f];
     let name = format!("{domain:04x}:{bus:02x}:{slot:02x}.{}", location & 7);
@@ -142,8 +142,8 @@ fn remap(
     let (device, ended) = (device.clone(), ended.clone());
     thread::spawn(move || {
         while !ended.load(Relaxed) {
-            map(&device, handle, place)?;
-            unmap(&device, handle, place)?;
+            map(device.render(), handle, place)?;
+            unmap(device.render(), handle, place)?;
         }
         Ok(())
     })
@@ -196,15 +196,15 @@ fn unmapped(device: &Device, size: usize) -> Result<u32> {
 }
 
 /// Where nothing else is: address and size.
-fn find_place(size: usize) -> Result<[u64; 2]> {
+pub(crate) fn find_place(size: usize) -> Result<[u64; 2]> {
     let (none, private) = (ProtFlags::empty(), MapFlags::PRIVATE);
     // SAFETY: the kernel finds the place, and nobody uses it.
     let place = unsafe { mmap_anonymous(std::ptr::null_mut(), size, none, private) }?;
     Ok([place as u64, size as u64])
 }
 
-fn map(device: &Device, handle: u32, place: [u64; 2]) -> Result<()> {
-    gem_va(device, uapi::AMDGPU_VA_OP_MAP, handle, place)
+pub(crate) fn map(render: impl AsFd, handle: u32, place: [u64; 2]) -> Result<()> {
+    gem_va(render, uapi::AMDGPU_VA_OP_MAP, handle, place)
 }
 
 /// On purpose (PRT).
@@ -220,12 +220,12 @@ fn map_nothing(device: &Device) -> Result<()> {
     ioctl(device.render(), uapi::IOC_DRM_GEM_VA, &mut args).context("GEM_VA of nothing")
 }
 
-fn unmap(device: &Device, handle: u32, place: [u64; 2]) -> Result<()> {
-    gem_va(device, OP_UNMAP, handle, place)
+fn unmap(render: impl AsFd, handle: u32, place: [u64; 2]) -> Result<()> {
+    gem_va(render, OP_UNMAP, handle, place)
 }
 
 fn gem_va(
-    device: &Device,
+    render: impl AsFd,
     operation: u32,
     handle: u32,
     [va_address, map_size]: [u64; 2],
@@ -238,5 +238,5 @@ fn gem_va(
         map_size,
         ..Default::default()
     };
-    ioctl(device.render(), uapi::IOC_DRM_GEM_VA, &mut args).context("GEM_VA")
+    ioctl(render, uapi::IOC_DRM_GEM_VA, &mut args).context("GEM_VA")
 }

@@ -25,6 +25,7 @@ mod faults;
 mod figures;
 mod first_map;
 mod fuzz;
+mod gutted;
 mod handles;
 mod ipc;
 mod kill;
@@ -45,6 +46,7 @@ mod running;
 mod same_gpu;
 mod script;
 mod smi;
+mod stale_doorbells;
 mod stranger;
 mod svm;
 mod thunk;
@@ -101,6 +103,10 @@ enum Command {
     FirstMap,
     /// Close what the render node has mapped while page tables are evicted (hold_info.ko).
     ClosedEvicted(closed_evicted::ClosedEvicted),
+    /// Have memory thrown away that queues and the CPU have mapped, and given to others.
+    Gutted(gutted::Gutted),
+    /// Keep what was mapped of doorbells that were thrown away, while another queue gets them.
+    StaleDoorbells(stale_doorbells::StaleDoorbells),
     /// Map memory where there is no VRAM for the last page table.
     MapNoTable(map_no_table::MapNoTable),
     /// Open /dev/kfd while a process ends, and signals, stops and a tracer come.
@@ -221,6 +227,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Checkpoint(save) => save.run(),
         Command::FirstMap => first_map::run(),
         Command::ClosedEvicted(closed) => closed.run(),
+        Command::Gutted(test) => test.run(),
+        Command::StaleDoorbells(test) => test.run(),
         Command::MapNoTable(map) => map.run(),
         Command::Disturbed => disturbed::run(),
         Command::UnmapStopped => unmap_stopped::run(),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) const MIB: usize = 1;
 /// What the memory has while it is this process's, and afterwards.
 pub(crate) const OWN: u32 = 0x5eed_0011;
-const OTHERS: u32 = 0x5eed_0012;
+pub(crate) const OTHERS: u32 = 0x5eed_0012;
 
 /// A kernel that faults does not end: so long one is waited for.
 pub(crate) const TO_FAULT: Duration = Duration::from_secs(10);
@@ -148,6 +148,11 @@ pub(crate) fn keep_free(address: u64, size: usize) -> Result<()> {
 /// Fills the memory that is free with a pattern, and says what a queue reads at an address where
 /// nothing is any more. Nothing is unmapped before that.
 pub(crate) fn reads_at(gpu: &Gpu, place: [u64; 2]) -> Result<()> {
+    reads_beside(gpu, place).map(drop)
+}
+
+/// The same. Returns that memory.
+pub(crate) fn reads_beside(gpu: &Gpu, place: [u64; 2]) -> Result<Vec<Memory>> {
     // What was freed is the first that is given away.
     let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
     let others: Vec<_> = (0..16)
@@ -159,5 +164,5 @@ pub(crate) fn reads_at(gpu: &Gpu, place: [u64; 2]) -> Result<()> {
         Ok(wrong) => println!("it reads memory: {wrong} pages are not another's"),
         Err(error) => println!("it faults: {error:#}"),
     }
-    Ok(())
+    Ok(others)
 }
