@@ -136,12 +136,16 @@ void bridge_halves_restored(struct amdkfd_process_info *info)
 }
 
 /* Under the reservation of the VM's root. */
-static void recall(struct amdgpu_bo_va *bo_va, u64 first)
+void bridge_halves_recall_one(struct kfd_mem_attachment *entry)
 {
+	struct amdgpu_bo_va *bo_va = entry->bo_va;
 	struct amdgpu_bo_va_mapping *mapping;
 
+	/* It counts as moved until its entries are written. */
+	if (!bo_va->base.moved)
+		return;
 	list_for_each_entry(mapping, &bo_va->invalids, list) {
-		if (mapping->start != first)
+		if (mapping->start != entry->va >> PAGE_SHIFT)
 			continue;
 		list_move(&mapping->list, &bo_va->valids);
 		return;
@@ -155,12 +159,11 @@ void bridge_halves_recall(struct bridge_vm *vm, struct kgd_mem *mem)
 
 	mutex_lock(&mem->lock);
 	list_for_each_entry(entry, &mem->attachments, list) {
-		/* It counts as moved until its entries are written. */
 		if (entry->bo_va->base.vm != vm->vm || !entry->is_mapped ||
 		    !READ_ONCE(entry->bo_va->base.moved))
 			continue;
 		dma_resv_lock(resv, NULL);
-		recall(entry->bo_va, entry->va >> PAGE_SHIFT);
+		bridge_halves_recall_one(entry);
 		dma_resv_unlock(resv);
 	}
 	mutex_unlock(&mem->lock);

@@ -178,6 +178,18 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 	return ret;
 }
 
+static bool is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entry;
+	bool found = false;
+
+	mutex_lock(&mem->lock);
+	list_for_each_entry(entry, &mem->attachments, list)
+		found |= entry->is_mapped && entry->bo_va->base.vm == vm->vm;
+	mutex_unlock(&mem->lock);
+	return found;
+}
+
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	sigset_t before;
@@ -187,10 +199,15 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	bridge_block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
 	bridge_restore_signals(&before);
-	/* Where amdgpu had no memory for what to wait for, it has it noted still, and says 0. */
+	/*
+	 * Where amdgpu had no memory for what to wait for, it has it noted still, and says 0. With
+	 * tables that have gone since whoever brings them back takes it out.
+	 */
 	if (!ret)
 		ret = bridge_tables_take_out_of(vm->vm);
-	bridge_tables_keep(vm, mem->bo);
+	if (ret && bridge_tables_are_away(vm->vm) && !is_mapped(vm, mem))
+		ret = 0;
+	bridge_tables_keep(vm, mem);
 	return ret;
 }
 
@@ -205,34 +222,46 @@ static int note(struct kgd_mem *mem, struct kfd_mem_attachment *entry)
 	return 0;
 }
 
+/*
+ * Where the tables are there after all, jobs of others in the VM may use them: what is noted is
+ * taken out behind these. If that fails, too, the buffer counts as mapped, and is not freed.
+ */
 static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	unsigned int mapped = mem->mapped_to_gpu_memory;
 	struct kfd_mem_attachment *entry;
 	int ret = 0;
 
-	bridge_halves_recall(vm, mem);
 	mutex_lock(&mem->lock);
 	dma_resv_lock(resv, NULL);
-	list_for_each_entry(entry, &mem->attachments, list)
-		if (entry->is_mapped && entry->bo_va->base.vm == vm->vm)
-			ret = note(mem, entry) ?: ret;
+	list_for_each_entry(entry, &mem->attachments, list) {
+		if (!entry->is_mapped || entry->bo_va->base.vm != vm->vm)
+			continue;
+		bridge_halves_recall_one(entry);
+		ret = note(mem, entry) ?: ret;
+	}
+	if (!ret && mapped != mem->mapped_to_gpu_memory && !bridge_tables_are_away(vm->vm)) {
+		ret = bridge_tables_bring_back(vm->adev, vm->vm);
+		if (ret)
+			mem->mapped_to_gpu_memory = mapped;
+	}
 	dma_resv_unlock(resv);
 	mutex_unlock(&mem->lock);
+	bridge_tables_keep(vm, mem);
 	return ret;
 }
 
 /*
- * amdgpu brings the page tables back before it unmaps, at others' expense, and fails where there is
- * no room for them; nobody would try again, and the buffer would stay and have pointers into a VM
- * that is freed. But nobody uses those tables any more. What is noted goes with the VM, or, where
+ * amdgpu brings the page tables back before it unmaps, and fails where there is no room for them;
+ * nobody would try again, and the buffer would stay and have pointers into a VM that is freed. But
+ * the process does not use those tables any more. What is noted goes with the VM, or, where
  * somebody else has its file, when he brings them back (bridge_tables_validate()).
  */
 int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
 			       struct kgd_mem *mem)
 {
-	/* A hint: they may go or come meanwhile. */
-	if (!bridge_tables_are_away(vm->vm) && !bridge_memory_unmap(adev, vm, mem))
+	if (!bridge_memory_unmap(adev, vm, mem))
 		return 0;
 	return note_all(vm, mem);
 }

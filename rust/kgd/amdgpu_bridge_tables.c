@@ -180,9 +180,9 @@ static int commit_job(struct amdgpu_vm_update_params *params, struct dma_fence *
 	return ret;
 }
 
-void bridge_tables_keep(struct bridge_vm *vm, struct amdgpu_bo *bo)
+void bridge_tables_keep(struct bridge_vm *vm, struct kgd_mem *mem)
 {
-	struct dma_resv *resv = bo->tbo.base.resv;
+	struct dma_resv *resv = mem->bo->tbo.base.resv;
 	struct dma_fence *last;
 	int ret;
 
@@ -195,6 +195,9 @@ void bridge_tables_keep(struct bridge_vm *vm, struct amdgpu_bo *bo)
 		if (!ret)
 			dma_resv_add_fence(resv, last, DMA_RESV_USAGE_BOOKKEEP);
 		dma_resv_unlock(resv);
+		mutex_lock(&mem->lock);
+		ret = ret ?: amdgpu_call(amdgpu_sync_fence)(&mem->sync, last, GFP_KERNEL);
+		mutex_unlock(&mem->lock);
 		if (ret)
 			dma_fence_wait(last, false);
 	}
@@ -287,11 +290,16 @@ int bridge_tables_take_out_of(struct amdgpu_vm *vm)
 		return 0;
 	dma_resv_lock(resv, NULL);
 	ret = bridge_tables_bring_back(adev, vm);
-	/* With copy engines it may be as in C: start(). */
-	if (ret == -EBUSY && (vm->immediate.stopped || vm->delayed.stopped))
-		ret = 0;
 	fence = dma_fence_get(vm->last_update);
+	/* With copy engines it may be as in C: start(). Then there are jobs that never end. */
+	if (ret == -EBUSY && (vm->immediate.stopped || vm->delayed.stopped)) {
+		dma_fence_put(fence);
+		fence = NULL;
+		ret = 0;
+	}
 	dma_resv_unlock(resv);
+	if (!fence)
+		return ret;
 	dma_fence_wait(fence, false);
 	dma_fence_put(fence);
 	return ret;

@@ -99,9 +99,10 @@ void bridge_tables_end(struct bridge_vm *vm);
  * Behind an unmapping: the buffer's memory is nobody else's before copy engines have done what they
  * were given for the VM until now. amdgpu forgets a job that takes the buffer out where another one
  * beside fails, and who ends waits for none; and they wait for jobs of render nodes in the VM, for
- * seconds. Takes the buffer's reservation.
+ * seconds. Whoever waits for the buffer's updates waits for that, too. Takes the buffer's
+ * reservation, and mem->lock.
  */
-void bridge_tables_keep(struct bridge_vm *vm, struct amdgpu_bo *bo);
+void bridge_tables_keep(struct bridge_vm *vm, struct kgd_mem *mem);
 
 /*
  * What others than the KFD (DRM's GEM_CLOSE and GEM_VA) have unmapped while page tables were not
@@ -137,12 +138,13 @@ bool bridge_vm_maps(struct amdgpu_vm *vm, u64 first, u64 last);
  * even be attached, so that reservations may have been forgotten, is left alone. restored: behind a
  * restore that failed, likewise; takes info->lock. relink: what both do for tables; under
  * the reservation. recall: before an unmapping, for entries that such a
- * restore has left.
+ * restore has left; of one mapping under the reservation.
  */
 void bridge_halves_relink(struct amdgpu_vm *vm);
 void bridge_halves_unmap(struct bridge_vm *vm, struct kgd_mem *mem, int error);
 void bridge_halves_restored(struct amdkfd_process_info *info);
 void bridge_halves_recall(struct bridge_vm *vm, struct kgd_mem *mem);
+void bridge_halves_recall_one(struct kfd_mem_attachment *entry);
 
 /*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
