@@ -10,7 +10,8 @@ mod tests {
             Fake,
             Live, //
         },
-        Device, //
+        Device,
+        ProcessMemory, //
     };
 
     #[test]
