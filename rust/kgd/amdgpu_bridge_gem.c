@@ -163,6 +163,9 @@ static int show(struct amdgpu_vm *vm, struct amdgpu_bo_va *bo_va)
 	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
 	int ret;
 
+	/* Evicted again, and not for somebody's want, of which amdgpu would know (vm->evicting). */
+	if (bridge_tables_are_away(vm))
+		return -EBUSY;
 	/* Of the update, and of its flush; twice. */
 	ret = dma_resv_reserve_fences(vm->root.bo->tbo.base.resv, 4);
 	if (ret)
@@ -198,7 +201,7 @@ static int settle(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
 	if (is_stopped(vm))
 		return 0;
 	/* It may have been thrown away when nobody told of that yet (amdgpu_bridge_gutted.c). */
-	if (!bo->tbo.resource)
+	if (!bo->tbo.resource && !bridge_keeps_addresses(bo))
 		amdgpu_call(amdgpu_vm_bo_invalidate)(bo, false);
 	/* Cleared: somebody had the buffer's reservation when amdgpu wanted to show it. */
 	if (bo_va->base.moved || bo_va->cleared)

@@ -28,12 +28,7 @@ void bridge_gutted(struct ttm_buffer_object *tbo)
 	if (!amdgpu_call(amdgpu_bo_is_amdgpu_bo)(tbo))
 		return;
 	bo = ttm_to_amdgpu_bo(tbo);
-	/*
-	 * Of an import no memory goes but what an IOMMU has mapped for it. Where none translates,
-	 * its addresses stay those of its exporter, who tells where he moves; and no restore would
-	 * bring it back that finds no room for it.
-	 */
-	if (tbo->type == ttm_bo_type_sg && amdgpu_ttm_adev(tbo->bdev)->ram_is_direct_mapped)
+	if (bridge_keeps_addresses(bo))
 		return;
 	/* Who touches it waits for the reservation. Device pages have other mappings. */
 	if (!(bo->flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS))

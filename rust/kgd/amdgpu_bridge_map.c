@@ -178,18 +178,6 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 	return ret;
 }
 
-static bool is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
-{
-	struct kfd_mem_attachment *entry;
-	bool found = false;
-
-	mutex_lock(&mem->lock);
-	list_for_each_entry(entry, &mem->attachments, list)
-		found |= entry->is_mapped && entry->bo_va->base.vm == vm->vm;
-	mutex_unlock(&mem->lock);
-	return found;
-}
-
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	sigset_t before;
@@ -203,10 +191,11 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	 * Where amdgpu had no memory for what to wait for, it has it noted still, and says 0. With
 	 * tables that have gone since whoever brings them back takes it out.
 	 */
-	if (!ret)
+	if (!ret) {
 		ret = bridge_tables_take_out_of(vm->vm);
-	if (ret && bridge_tables_are_away(vm->vm) && !is_mapped(vm, mem))
-		ret = 0;
+		if (bridge_tables_are_away(vm->vm))
+			ret = 0;
+	}
 	bridge_tables_keep(vm, mem);
 	return ret;
 }

@@ -87,6 +87,17 @@ int bridge_gem_validate(struct amdgpu_bo *bo, u32 domain, struct dma_fence *fenc
 void bridge_gutted(struct ttm_buffer_object *tbo);
 
 /*
+ * Of an import no memory goes but what an IOMMU has mapped for it. Where none translates, its
+ * addresses stay those of its exporter, who tells where he moves: they may be used on, and no
+ * restore would bring it back that finds no room for it.
+ */
+static inline bool bridge_keeps_addresses(const struct amdgpu_bo *bo)
+{
+	return bo->tbo.type == ttm_bo_type_sg &&
+	       amdgpu_ttm_adev(bo->tbo.bdev)->ram_is_direct_mapped;
+}
+
+/*
  * From begin to end what amdgpu takes out of a VM's page tables is gone when it says so, or when
  * the job is done by which copy engines write them: whoever of those who have the VM's file is
  * killed, stopped or has a signal (amdgpu_bridge_tables.c). Both take the reservation of the VM's
