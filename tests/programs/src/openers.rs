@@ -8,6 +8,7 @@ use kfd::{topology, Device, Errno, Kfd};
 use rustix::fd::AsFd;
 use rustix::mm::{mmap, MapFlags, ProtFlags};
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 pub struct Openers {
     /// For how long.
     seconds: u64,
+    /// Only until this file is there, which must happen in that time.
+    #[arg(long, value_name = "FILE")]
+    until: Option<PathBuf>,
     /// ENXIO is no failure: a kernel with DEBUG_KOBJECT_RELEASE lets go of what a device number led
     /// to up to a second late, and whoever looked its inode up before is led there still.
     #[arg(long)]
@@ -44,7 +48,8 @@ impl Openers {
         }
         let end = Instant::now() + Duration::from_secs(self.seconds);
         let (mut count, mut refused_ones) = (0u64, 0u64);
-        while Instant::now() < end {
+        let enough = || self.until.as_ref().is_some_and(|file| file.exists());
+        while Instant::now() < end && !enough() {
             let opener = Command::new(std::env::current_exe()?)
                 .args(["openers", "0"])
                 .args(self.late_release.then_some("--late-release"))
@@ -61,6 +66,8 @@ impl Openers {
             refused_ones += u64::from(refused);
         }
         ensure!(!self.until_refused, "no opener was told to try again");
+        let in_time = self.until.is_none() || enough();
+        ensure!(in_time, "{} s were not enough", self.seconds);
         let more = if self.late_release { ", ENXIO" } else { "" };
         println!("{count} openers saw success, ENOENT{more} or EAGAIN");
         ensure!(count > 0, "no opener ran");
