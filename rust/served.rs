@@ -59,7 +59,8 @@ use kernel::{
     time::{
         delay::fsleep,
         Delta,
-        Instant, //
+        Instant,
+        Monotonic, //
     },
 };
 
@@ -153,7 +154,7 @@ impl Drop for Served {
         // amdgpu of Linux 7.2 ends a device that was pulled out without a suspend, and without
         // asking for the end of its processes first, as it does else (`end_use`). That lasts as
         // long as one of them does: nobody else waits for it.
-        self.retire();
+        self.retire(false);
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(&**self.gpu.kgd());
@@ -271,7 +272,9 @@ impl Served {
 
     /// The device goes away: when this returns no process finds it any more, those that have it are
     /// off all GPUs for good, and all others go on, whether it went asleep or not. Done once.
-    fn retire(&self) {
+    /// `works`: a queue that does not stop is at work still, until the device is reset; so long is
+    /// waited.
+    fn retire(&self, works: bool) {
         if self.retired.xchg(true, Relaxed) {
             return;
         }
@@ -285,13 +288,35 @@ impl Served {
         let used = self.has_processes();
         if used {
             self.stop();
-            self.leave();
         }
         drop(stops);
         if used {
+            if works {
+                self.await_obedience();
+            }
+            self.leave();
             power::leave(self.gpu.kgd().handle());
         }
         self.sleep.retire();
+    }
+
+    /// Waits until nothing is on the hardware any more. What does not stop has asked for a reset.
+    ///
+    /// TIMEOUT: [`PATIENCE`], for a reset may be forbidden, unless one runs.
+    fn await_obedience(&self) {
+        const STEP: Delta = Delta::from_millis(10);
+        let begin = Instant::<Monotonic>::now();
+        let has_let_go = || {
+            let mut queues = self.nodes().iter().map(|node| node.queues());
+            queues.all(|queues| queues.scheduler().has_let_go())
+        };
+        while !has_let_go() {
+            if begin.elapsed() >= PATIENCE && !self.gpu.kgd().in_reset() {
+                gpu_err!(self.pci_name(), "a queue does not stop: its memory goes\n");
+                break;
+            }
+            fsleep(STEP);
+        }
     }
 
     /// The device is about to go, and works still: no process uses it any more when this returns,
@@ -300,7 +325,7 @@ impl Served {
     pub(crate) fn prepare_unbind(&self) {
         // Where a queue does not stop, the device is reset, and its memory may be lost.
         svm::block::save_device(self.gpu.kgd().handle());
-        self.retire();
+        self.retire(true);
         // Again: what is brought home now goes nowhere afterwards.
         svm::block::save_device(self.gpu.kgd().handle());
     }
@@ -540,7 +565,7 @@ impl Served {
     /// the last reference of its DRM device is gone, but its device pages go before, and wait for
     /// who has one.
     pub(crate) fn end_use(&self) {
-        self.retire();
+        self.retire(false);
         self.end_processes();
         svm::block::empty_device(&**self.gpu.kgd());
     }
