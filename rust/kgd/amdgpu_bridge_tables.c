@@ -105,6 +105,32 @@ static void free_kept(struct amdgpu_job **kept)
 		amdgpu_call(amdgpu_job_free)(job);
 }
 
+/* amdgpu clears none but new tables between here and their first update. */
+static int map_table_of_job(struct amdgpu_bo_vm *table)
+{
+	struct amdgpu_vm_bo_base *entry = table->bo.vm_bo;
+
+	if (entry)
+		written_by_jobs(entry->vm)->cleared = table;
+	return amdgpu_object(amdgpu_vm_sdma_funcs).map_table(table);
+}
+
+/*
+ * amdgpu_vm_pt_alloc() frees a table that it could not clear, and goes on to take it for one of the
+ * VM's. That of the VM itself is made before there is anything of ours.
+ */
+static void forget_uncleared(struct bridge_vm *vm)
+{
+	struct amdgpu_bo *table = &vm->cleared->bo;
+	struct amdgpu_vm_bo_base *entry = table->vm_bo;
+
+	amdgpu_call(amdgpu_vm_update_stats)(entry, table->tbo.resource, -1);
+	amdgpu_call(ttm_bo_set_bulk_move)(&table->tbo, NULL);
+	list_del_init(&entry->vm_status);
+	entry->bo = NULL;
+	table->vm_bo = NULL;
+}
+
 static int prepare_job(struct amdgpu_vm_update_params *params, struct amdgpu_sync *sync, u64 kind)
 {
 	struct bridge_vm *vm = written_by_jobs(params->vm);
@@ -117,6 +143,8 @@ static int prepare_job(struct amdgpu_vm_update_params *params, struct amdgpu_syn
 	ret = amdgpu_object(amdgpu_vm_sdma_funcs).prepare(params, sync, kind);
 	if (!ret && job)
 		WRITE_ONCE(*job, params->job);
+	if (ret && kind == AMDGPU_KERNEL_JOB_ID_VM_PT_CLEAR)
+		forget_uncleared(vm);
 	return ret;
 }
 
@@ -127,12 +155,13 @@ static int prepare_job(struct amdgpu_vm_update_params *params, struct amdgpu_syn
 static int update_job(struct amdgpu_vm_update_params *params, struct amdgpu_bo_vm *table, u64 at,
 		      u64 address, unsigned int count, u32 step, u64 flags)
 {
+	struct bridge_vm *vm = written_by_jobs(params->vm);
 	struct amdgpu_job **job;
 	int ret;
 
 	if (!params->job)
 		return -ENOMEM;
-	job = kept(written_by_jobs(params->vm), params->job);
+	job = kept(vm, params->job);
 	/* What is committed in between may be freed, and its address be another job's. */
 	if (job)
 		WRITE_ONCE(*job, NULL);
@@ -144,6 +173,8 @@ static int update_job(struct amdgpu_vm_update_params *params, struct amdgpu_bo_v
 	}
 	if (job)
 		WRITE_ONCE(*job, params->job);
+	if (ret && job == &vm->jobs[UPDATE_CLEAR])
+		forget_uncleared(vm);
 	return ret;
 }
 
@@ -253,6 +284,7 @@ void bridge_tables_begin(struct bridge_vm *vm)
 		vm->vm->update_funcs = &uninterrupted;
 	} else if (start_all && vm->vm->update_funcs == &amdgpu_object(amdgpu_vm_sdma_funcs)) {
 		vm->by_jobs = amdgpu_object(amdgpu_vm_sdma_funcs);
+		vm->by_jobs.map_table = map_table_of_job;
 		vm->by_jobs.prepare = prepare_job;
 		vm->by_jobs.update = update_job;
 		vm->by_jobs.commit = commit_job;

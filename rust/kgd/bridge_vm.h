@@ -47,6 +47,7 @@ struct bridge_vm {
 	bool hangs;				/* an update of page tables did not end in time */
 	struct amdgpu_vm_update_funcs by_jobs;	/* how copy engines write page tables */
 	struct amdgpu_job *jobs[4];		/* of updates by them that go on, or have failed */
+	struct amdgpu_bo_vm *cleared;		/* the last table given to them, by its name */
 	spinlock_t last_lock;
 	struct dma_fence *last;			/* of what was committed; under last_lock */
 };

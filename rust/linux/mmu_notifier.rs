@@ -141,9 +141,13 @@ pub(crate) unsafe fn watch<T: AddressSpaceUser>(
     // SAFETY: It is on no list, by this function's contract, and stays where it is until `free`.
     // The address space has users, and is locked.
     let register = || unsafe { bindings::__mmu_notifier_register(notifier, mm) };
-    let registered = match to_result(without_signals(register)) {
-        Err(EINTR) => Err(ERESTARTNOINTR),
-        registered => registered,
+    let registered = loop {
+        match to_result(without_signals(register)) {
+            // With no signal nobody makes the call again: the stop is over already.
+            Err(EINTR) if !kernel::current!().signal_pending() => continue,
+            Err(EINTR) => break Err(ERESTARTNOINTR),
+            registered => break registered,
+        }
     };
     if registered.is_err() {
         // SAFETY: The registration failed, so the reference that was just leaked is still ours.

@@ -90,7 +90,8 @@ impl Process {
     /// Until it returns success the process must be found: while a queue of its does not stop, its
     /// buffers stay where they are ([`Process::is_off`]).
     ///
-    /// May run under reclaim: it takes no lock that is held across an allocation.
+    /// May run under reclaim: it takes no lock that is held across an allocation. It waits for no
+    /// reservation before its eviction fence is signalled: who has that may wait for the fence.
     pub(super) fn quiesce(&self, begin: Instant<Monotonic>) -> Result {
         const STEP: Delta = Delta::from_millis(10);
         // TIMEOUT: see above. Of several contexts of an address space each is asked once at least.
@@ -127,6 +128,9 @@ impl Process {
         // The evictor does nothing for the process any more, whose buffers may stay for long: a
         // child can have the file.
         self.let_buffers_move();
+        for device in self.devices() {
+            device.queues().give_back(&**device);
+        }
         Ok(())
     }
 

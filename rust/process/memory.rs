@@ -165,7 +165,7 @@ pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut 
     let owner = process.device(handle.gpu_id())?;
     for device in process.devices() {
         // What a queue had that is gone is the user's again as soon as the hardware has let go.
-        let _ = device.queues().are_off(&**device);
+        device.queues().give_back(&**device);
     }
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
         let before = *done;

@@ -134,7 +134,7 @@ fn make(
     };
     // What is left of queues that are gone goes now: its buffers wait for whoever has page tables
     // locked, who may wait for an eviction of this process, and that for `alive`.
-    device.queues().are_off(&**device);
+    device.queues().give_back(&**device);
     let inserted = {
         let _alive = process.alive()?;
         let inserted = device.queues().insert(&**device, &mut sched_process, new);

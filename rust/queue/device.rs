@@ -7,6 +7,7 @@
 
 mod copies;
 mod debugger;
+mod ending;
 mod obedience;
 mod performance;
 mod saved;
@@ -15,6 +16,11 @@ pub(super) use debugger::Debugged;
 pub(crate) use debugger::{
     Named,
     QueueSnapshot, //
+};
+use ending::{
+    has_obeyed,
+    Ended,
+    Remains, //
 };
 pub(crate) use obedience::{
     await_obedience,
@@ -42,12 +48,8 @@ use crate::{
         GpuId,
         QueueId, //
     },
-    kgd::{
-        gpu_err,
-        gpu_warn, //
-    },
+    kgd::gpu_warn,
     linux::{
-        errno,
         timekeeping::monotonic_nanoseconds,
         trace::{
             self,
@@ -59,8 +61,7 @@ use crate::{
         Key,
         Meanwhile,
         NewSchedProcess,
-        NewSchedQueue,
-        Scheduler, //
+        NewSchedQueue, //
     },
 };
 use kernel::{
@@ -91,25 +92,6 @@ pub(super) struct Scheduled {
 
 /// A queue with its place among those of the process.
 type QueueNode = RBTreeNode<QueueId, Scheduled>;
-
-/// Queues that are gone for the process, and what told power management of them.
-struct Remains {
-    /// Those that were destroyed, or not taken in. While they are here nobody gets their names.
-    destroyed: RBTree<QueueId, Scheduled>,
-    /// Those that ended with the process.
-    ended: RBTree<QueueId, Scheduled>,
-    process: Option<(Key, ActiveProcess)>,
-}
-
-impl Remains {
-    fn new() -> Self {
-        Self {
-            destroyed: RBTree::new(),
-            ended: RBTree::new(),
-            process: None,
-        }
-    }
-}
 
 /// A queue that was not taken in. To be dropped when nothing is locked that reclaim may take: its
 /// memory goes.
@@ -148,6 +130,10 @@ struct Inner {
     process: Option<(Key, ActiveProcess)>,
     /// What hardware that did not obey may use, of queues that are gone.
     remains: Option<Remains>,
+    /// Of queues that ended with the process, and are off the hardware.
+    ended: Option<Ended>,
+    /// The process has ended here, and nothing of it is on the hardware any more.
+    is_off: bool,
     queues: RBTree<QueueId, Scheduled>,
     /// How many these are.
     count: usize,
@@ -169,6 +155,8 @@ impl Queues {
                 control: None,
                 process: None,
                 remains: None,
+                ended: None,
+                is_off: false,
                 queues: RBTree::new(),
                 count: 0,
             }, "Queues.inner"),
@@ -219,53 +207,6 @@ impl Queues {
         self.doorbells.as_ref().ok_or(EAGAIN)
     }
 
-    /// Ends all queues, which is said here if the hardware does not obey: they are off it when
-    /// [`Queues::are_off`] says so. Calling it again does nothing.
-    pub(crate) fn quiesce(&self, site: &impl Site) {
-        let scheduler = site.node().queues().scheduler();
-        let mut inner = self.inner.lock();
-        inner.closed = true;
-        let process = inner.process.take();
-        let mut obeyed = true;
-        if let Some((key, _)) = &process {
-            let stays = scheduler.may_work_for(*key);
-            let result = scheduler.remove(*key);
-            obeyed = has_obeyed(scheduler, stays, &result);
-            trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
-            site.node().notify_resets();
-            if let Err(error) = result {
-                let pid = site.vm().map_or(0, |vm| vm.task().pid);
-                let name = site.node().pci_name();
-                gpu_err!(
-                    name,
-                    "process {pid} ended: cannot unmap its queues: {error:?}\n"
-                );
-            }
-        }
-        let queues = core::mem::replace(&mut inner.queues, RBTree::new());
-        inner.count = 0;
-        if !obeyed {
-            let remains = inner.remains.get_or_insert_with(Remains::new);
-            (remains.ended, remains.process) = (queues, process);
-            return;
-        }
-        drop(inner);
-        drop((queues, process));
-    }
-
-    /// Whether nothing of queues that are gone is on the hardware. What hardware that did not obey
-    /// may have used is given back with the first such answer.
-    pub(crate) fn are_off(&self, site: &impl Site) -> bool {
-        let mut inner = self.inner.lock();
-        if inner.check_remains(site).is_err() {
-            return false;
-        }
-        let remains = inner.remains.take();
-        drop(inner);
-        drop(remains);
-        true
-    }
-
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails
     /// this counts nevertheless, and they are off its list. `ETIME`: one that is gone may be at
     /// work.
@@ -306,8 +247,8 @@ impl Queues {
     }
 
     /// Hands a queue to the scheduler; the process's first one takes the process in. `EIO`: beside
-    /// others, one that is gone may be at work, as far as [`Queues::are_off`] knows, which the
-    /// caller has asked with nothing locked: it gives back what that one used.
+    /// others, one that is gone may be at work, for the caller has had what it used given back
+    /// ([`Queues::give_back`]).
     pub(crate) fn insert(
         &self,
         site: &impl Site,
@@ -631,59 +572,6 @@ impl Inner {
         site.node().notify_resets();
         result
     }
-
-    /// `ETIME`: a queue that is gone may be on the hardware still, which was asked once more.
-    fn check_remains(&self, site: &impl Site) -> Result {
-        if self.remains.is_none() {
-            return Ok(());
-        }
-        let scheduler = site.node().queues().scheduler();
-        scheduler.ask_again();
-        site.node().notify_resets();
-        match scheduler.has_let_go() {
-            true => Ok(()),
-            false => Err(errno::timer_expired()),
-        }
-    }
-
-    /// Lets the scheduler forget the process after its last queue. `obeyed`: whether the queue that
-    /// is gone has left the hardware; if not it is kept, and the process. What is returned, or left
-    /// of the queue, is to be dropped when nothing is locked.
-    fn let_go(
-        &mut self,
-        scheduler: &dyn Scheduler,
-        mut obeyed: bool,
-        gone: &mut Option<QueueNode>,
-    ) -> Option<ActiveProcess> {
-        let mut process = None;
-        if self.queues.is_empty() {
-            process = self.process.take();
-        }
-        if let Some((key, _)) = &process {
-            let stays = scheduler.may_work_for(*key);
-            let removed = scheduler.remove(*key);
-            obeyed &= has_obeyed(scheduler, stays, &removed);
-        }
-        if obeyed {
-            return process.map(|(_, active)| active);
-        }
-        let remains = self.remains.get_or_insert_with(Remains::new);
-        if let Some(gone) = gone.take() {
-            remains.destroyed.insert(gone);
-        }
-        if process.is_some() {
-            remains.process = process;
-        }
-        None
-    }
-}
-
-/// Whether what an order concerned has left the hardware. The error may come of others' queues that
-/// could not be put on again; and who has left the hardware to a reset has given it no order.
-/// `stays`: whether hardware that had not obeyed might be at work for the process before the order,
-/// which may have come in a reset that is over by now and was none.
-fn has_obeyed(scheduler: &dyn Scheduler, stays: bool, result: &Result) -> bool {
-    scheduler.has_let_go() || result.is_ok() && !stays && !scheduler.is_stopped()
 }
 
 mod tests;

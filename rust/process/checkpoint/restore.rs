@@ -546,7 +546,7 @@ impl<'a> Made<'a> {
         }
         for device in process.devices() {
             // A GPU that is reset, or does not obey, has the buffers of those queues until then.
-            let _ = device.queues().are_off(&**device);
+            device.queues().give_back(&**device);
         }
         for id in &self.events {
             let _ = process.events().destroy(*id);

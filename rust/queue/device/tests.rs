@@ -121,9 +121,19 @@ mod tests {
         (fake, site, queues)
     }
 
+    /// The process ends, and the hardware obeys: its buffers' reservations are not waited for
+    /// before it is known to be off.
+    fn end(fake: &Fake, site: &FakeSite, queues: &Queues) {
+        let before = held(fake);
+        queues.quiesce(site);
+        assert!(queues.are_off(site) && held(fake) == before);
+        queues.give_back(site);
+        assert_eq!(held(fake), 0);
+    }
+
     /// Makes a compute queue.
     fn create(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
-        queues.are_off(site);
+        queues.give_back(site);
         create_beside(site, queues)
     }
 
@@ -261,8 +271,7 @@ mod tests {
         same.1.fill(1);
         queues.save(next, &mut same.0, &mut same.1).unwrap();
         assert!(same.1.iter().all(|word| *word == 0));
-        queues.quiesce(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     #[test]
@@ -290,6 +299,7 @@ mod tests {
         assert_eq!(site.node.queues().check_reset(true), Ok(()));
         fake.set_in_reset(false);
         assert!(queues.are_off(&site));
+        queues.give_back(&site);
         assert_eq!(held(&fake), 0);
     }
 
@@ -339,8 +349,7 @@ mod tests {
         create(&site, &queues).unwrap();
         assert_eq!(queues.count(), 1);
         scheduler.stop().unwrap();
-        queues.quiesce(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     /// Has a queue of its own for what is to be done again.
@@ -484,6 +493,7 @@ mod tests {
         fake.reset_hardware();
         node.scheduler().trust();
         assert!(queues.are_off(&site));
+        queues.give_back(&site);
         assert_eq!(queues.await_reset(&site, || true, forget), Ok(()));
     }
 
@@ -501,8 +511,7 @@ mod tests {
             assert!(queues.evict(&site).is_err() && queues.are_at_work(&site));
             fake.set_in_reset(false);
             assert!(!queues.are_at_work(&site));
-            queues.quiesce(&site);
-            assert_eq!(held(&fake), 0);
+            end(&fake, &site, &queues);
         }
     }
 
@@ -524,8 +533,7 @@ mod tests {
         let released = create_while(&site, &queues, release).unwrap();
         assert_eq!(counted(released), Some(Some(false)));
         assert_eq!(counted(taken), Some(Some(false)));
-        queues.quiesce(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     #[test]
@@ -540,6 +548,7 @@ mod tests {
         fake.set_in_reset(false);
         site.node.queues().start().unwrap();
         assert!(queues.are_off(&site));
+        queues.give_back(&site);
         assert_eq!(held(&fake), 0);
     }
 
@@ -562,8 +571,7 @@ mod tests {
         node.check_reset(true).unwrap();
         assert!(has_obeyed(node.scheduler(), stays, &result));
         fake.set_in_reset(false);
-        queues.quiesce(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     /// A process whose firmware answers, with two queues that a debugger has seen.
@@ -597,6 +605,7 @@ mod tests {
         fake.set_in_reset(false);
         site.node.queues().start().unwrap();
         assert!(queues.are_off(&site));
+        queues.give_back(&site);
         assert_eq!(held(&fake), 0);
     }
 

@@ -19,6 +19,7 @@ mod dbgapi;
 mod debug;
 mod denied;
 mod disturbed;
+mod end_evicted;
 mod errno;
 mod exception;
 mod faults;
@@ -111,6 +112,8 @@ enum Command {
     MapNoTable(map_no_table::MapNoTable),
     /// Open /dev/kfd while a process ends, and signals, stops and a tracer come.
     Disturbed,
+    /// Kill processes while their VRAM is evicted and a child of theirs waits for that.
+    EndEvicted(end_evicted::EndEvicted),
     /// Unmap memory while page tables seem to be moved (hold_fence.ko).
     UnmapStopped,
     /// Acquire a VM by a file that the parent has opened, and unmap memory when it was killed.
@@ -231,6 +234,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::StaleDoorbells(test) => test.run(),
         Command::MapNoTable(map) => map.run(),
         Command::Disturbed => disturbed::run(),
+        Command::EndEvicted(test) => test.run(),
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),
