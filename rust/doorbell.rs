@@ -14,27 +14,33 @@ use crate::{
     },
     gfx::{
         Chip,
-        SdmaPlace,
-        PAGE_BYTES, //
+        SdmaPlace, //
     },
     ids::DoorbellIndex,
-    kgd::{
-        Doorbells,
-        GpuFacts,
-        Kgd, //
+    kgd::GpuFacts,
+    linux::task::{
+        capable,
+        Capability, //
     },
-    sched::slots::{
-        SlotGuard,
-        Slots, //
+    sched::{
+        doorbells::{
+            DoorbellPool,
+            DoorbellSlice,
+            COUNT, //
+        },
+        slots::{
+            SlotGuard,
+            Slots, //
+        },
     },
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    task::Kuid, //
 };
 
-/// Doorbells of a process on a GPU (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
-const COUNT: usize = 1024;
+pub(crate) use crate::sched::doorbells::slice_bytes as bytes;
 
 /// Every other queue of a copy engine has its doorbell this much further
 /// (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`), at the same place of the second page.
@@ -67,14 +73,9 @@ impl DoorbellSlot {
 
 /// The doorbells of one process on one GPU.
 pub(crate) struct ProcessDoorbells {
-    pages: Doorbells,
+    slice: DoorbellSlice,
     ids: Arc<Ids>,
     doorbell_bytes: usize,
-}
-
-/// Bytes of a process's doorbells on such a GPU.
-pub(crate) fn bytes(chip: &Chip) -> usize {
-    (COUNT * chip.doorbell_bytes).next_multiple_of(PAGE_BYTES as usize)
 }
 
 /// Whether a compute queue may have doorbell `id`: some of both pages belong to other engines.
@@ -84,21 +85,27 @@ fn is_for_compute(facts: &GpuFacts, id: usize) -> bool {
 }
 
 impl ProcessDoorbells {
-    /// Takes pages of the aperture.
-    pub(crate) fn new(kgd: Arc<dyn Kgd>, chip: &Chip) -> Result<Self> {
-        let ids = Slots::with(|id| is_for_compute(kgd.facts(), id));
+    /// Takes pages of the aperture, for a process of that user's. `ENOMEM`: they are all taken, or
+    /// the user, who has no CAP_SYS_RESOURCE, has half of them.
+    pub(crate) fn new(
+        pool: &Arc<DoorbellPool>,
+        facts: &GpuFacts,
+        chip: &Chip,
+        user: Kuid,
+    ) -> Result<Self> {
+        let ids = Slots::with(|id| is_for_compute(facts, id));
+        let ids = Arc::new(ids, GFP_KERNEL)?;
+        let is_exempt = || capable(Capability::SysResource);
         Ok(Self {
-            pages: Doorbells::new(kgd, bytes(chip), false)?,
-            ids: Arc::new(ids, GFP_KERNEL)?,
+            slice: pool.slice(user, is_exempt)?,
+            ids,
             doorbell_bytes: chip.doorbell_bytes,
         })
     }
 
     /// The place of doorbell `id` on the aperture.
     fn index(&self, id: usize) -> Result<DoorbellIndex> {
-        let words = id * self.doorbell_bytes.div_ceil(size_of::<u32>());
-        // CAST: less than the pages' size.
-        DoorbellIndex::new(self.pages.first().raw() + words as u32).ok_or(EINVAL)
+        self.slice.index(id * self.doorbell_bytes)
     }
 
     /// Takes a doorbell for a compute queue. `EBUSY`: all are taken.
@@ -141,6 +148,6 @@ impl ProcessDoorbells {
 
     /// Where the CPU finds the pages.
     pub(crate) fn physical_address(&self) -> u64 {
-        self.pages.physical_address()
+        self.slice.physical_address()
     }
 }

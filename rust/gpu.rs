@@ -43,6 +43,7 @@ use crate::{
     },
     linux::trace,
     sched::{
+        doorbells::DoorbellPool,
         partition::{
             free_vmids,
             Vmids, //
@@ -99,6 +100,7 @@ pub(crate) struct Gpu {
     generation: Generation,
     /// For nodes without the firmware's scheduler.
     vmids: Arc<Vmids>,
+    doorbells: Arc<DoorbellPool>,
     /// [`WaveSync::Kept`]
     wave_sync: Option<WaveSyncCounters>,
     users: Arc<Users>,
@@ -117,6 +119,7 @@ impl Gpu {
                 .then(|| WaveSyncCounters::new(kgd.clone()))
                 .transpose()?,
             vmids: Arc::new(free_vmids(kgd.facts()), GFP_KERNEL)?,
+            doorbells: DoorbellPool::new(kgd.clone(), &generation.chip)?,
             kgd,
             generation,
             users: Users::new()?,
@@ -207,6 +210,7 @@ impl Node {
             gpu.generation,
             (index, &partition),
             (vmids, gpu.vmids.clone()),
+            &gpu.doorbells,
         )?;
         let node = Self {
             queues,
@@ -286,6 +290,11 @@ impl Node {
     /// Userspace's name for it.
     pub(crate) fn id(&self) -> GpuId {
         self.id
+    }
+
+    /// Its device's doorbells.
+    pub(crate) fn doorbells(&self) -> &Arc<DoorbellPool> {
+        &self.gpu.doorbells
     }
 
     /// What stands under it.

@@ -257,11 +257,12 @@ impl Process {
             .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
         let lead = ARef::from(lead);
-        let devices = gpu::with_nodes(Devices::choose)?;
+        let user = answerable_user(&lead);
+        let devices = gpu::with_nodes(|nodes| Devices::choose(nodes, user))?;
         let xnack = devices.xnack_by_default();
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
         let is_exempt = || context == PRIMARY_CONTEXT || capable(Capability::SysAdmin);
-        let ending = registry.ends().add(answerable_user(&lead), is_exempt)?;
+        let ending = registry.ends().add(user, is_exempt)?;
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {

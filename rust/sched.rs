@@ -12,6 +12,7 @@
 
 mod copy_slots;
 mod direct;
+pub(crate) mod doorbells;
 mod dump;
 mod hiq;
 pub(crate) mod image;

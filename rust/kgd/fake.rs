@@ -81,6 +81,8 @@ const FIRST_GPU_VA: u64 = 0x7fff_0000_0000;
 pub(crate) struct Live {
     pub(crate) bos: u32,
     pub(crate) doorbells: u32,
+    /// Bytes of the aperture that somebody has who does not give them away.
+    others_doorbells: usize,
     pub(crate) processes: u32,
     pub(crate) vms: u32,
     /// Those that stay for ever.
@@ -222,6 +224,7 @@ fn facts() -> GpuFacts {
         compute_queue_bitmap: 0xfefe_fefe,
         doorbell_address: 0x1000_0000,
         doorbell_size: 0x20_0000,
+        doorbell_start_offset: 0x1000,
         // 48 bits of address, of which user space gets the lower half.
         max_pfn: 1 << 36,
         gpuvm_size: 1 << 47,
@@ -244,6 +247,11 @@ impl Fake {
     /// A device with nothing out.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Self::with(|_| {})
+    }
+
+    /// Somebody has so many bytes of the doorbells' aperture, whoever wants them.
+    pub(crate) fn keep_doorbells(&self, bytes: usize) {
+        self.live.lock().others_doorbells = bytes;
     }
 
     /// The same, but for what `change` changes of its facts.
@@ -424,6 +432,11 @@ impl KernelMemory for Fake {
     }
 
     fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells> {
+        let facts = &self.facts;
+        let left = facts.doorbell_size - facts.doorbell_start_offset;
+        if (size + self.live.lock().others_doorbells) as u64 > left {
+            return Err(ENOMEM);
+        }
         let mut bo = new_bo(size)?;
         let cpu = map.then_some(cpu_of(&mut bo));
         let index = DoorbellIndex::new(0x400).ok_or(EINVAL)?;

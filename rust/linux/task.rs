@@ -287,6 +287,8 @@ pub(crate) enum Capability {
     CheckpointRestore,
     /// `CAP_SYS_ADMIN`
     SysAdmin,
+    /// `CAP_SYS_RESOURCE`
+    SysResource,
     /// `CAP_PERFMON`
     PerfMon,
 }
@@ -296,6 +298,7 @@ pub(crate) fn capable(capability: Capability) -> bool {
     let number = match capability {
         Capability::CheckpointRestore => bindings::CAP_CHECKPOINT_RESTORE,
         Capability::SysAdmin => bindings::CAP_SYS_ADMIN,
+        Capability::SysResource => bindings::CAP_SYS_RESOURCE,
         Capability::PerfMon => bindings::CAP_PERFMON,
     };
     // SAFETY: The number is a capability's. CAST: They are below 64.

@@ -66,6 +66,7 @@ use kernel::{
         SetOnce,
         UniqueArc, //
     },
+    task::Kuid, //
 };
 
 /// Processes on GPUs.
@@ -193,13 +194,13 @@ pub(crate) struct ProcessDevice {
 }
 
 impl ProcessDevice {
-    /// A process on `node`, without a VM.
-    pub(super) fn new(node: Arc<Node>) -> Result<Arc<Self>> {
+    /// A process of that user's on `node`, without a VM.
+    pub(super) fn new(node: Arc<Node>, user: Kuid) -> Result<Arc<Self>> {
         let facts = node.facts();
         let bases = node.generation().chip.apertures;
         let apertures = Apertures::new(bases, facts.gpuvm_size, facts.max_pfn);
         let device = try_pin_init!(Self {
-            queues <- Queues::new(),
+            queues <- Queues::new(user),
             buffers <- Buffers::new(),
             vm: SetOnce::new(),
             unfinished <- new_mutex!(None, "amdkfd::ProcessDevice::unfinished"),
@@ -428,6 +429,7 @@ mod tests {
             NoSink, //
         },
         kgd::fake::Fake,
+        linux::users::user_of,
         process::MmId, //
     };
 
@@ -437,7 +439,7 @@ mod tests {
         let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
         let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
         let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
-        let device = ProcessDevice::new(node.clone()).unwrap();
+        let device = ProcessDevice::new(node.clone(), user_of(1)).unwrap();
         let events = Events::new().unwrap();
         let context = MemoryContext::new(fake.clone(), 7).unwrap();
         let context = Arc::new(context, GFP_KERNEL).unwrap();

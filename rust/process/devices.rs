@@ -13,7 +13,8 @@ use crate::{
 use core::ops::Deref;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    task::Kuid, //
 };
 
 /// The devices of a process, in topology order. Of one alone no list is made.
@@ -40,9 +41,9 @@ impl Devices {
         Ok(())
     }
 
-    /// What the current task's process gets of these nodes: those that its cgroup lets it use.
-    /// `EINVAL`: that is none. `EAGAIN`: the nodes may be about to change.
-    pub(super) fn choose(nodes: &[Arc<Node>]) -> Result<Self> {
+    /// What the current task's process, which is that user's, gets of these nodes: those that its
+    /// cgroup lets it use. `EINVAL`: that is none. `EAGAIN`: the nodes may be about to change.
+    pub(super) fn choose(nodes: &[Arc<Node>], user: Kuid) -> Result<Self> {
         // The opener may have waited long since it passed the gate.
         if gate::is_closed() {
             return Err(EAGAIN);
@@ -54,7 +55,7 @@ impl Devices {
                 if node.gate().is_closed() {
                     return Err(EAGAIN);
                 }
-                devices.push(ProcessDevice::new(node.clone())?)?;
+                devices.push(ProcessDevice::new(node.clone(), user)?)?;
             }
         }
         if devices.is_empty() && gate::is_any_closed() {
@@ -99,7 +100,8 @@ mod tests {
             NoSink, //
         },
         ids::GpuId,
-        kgd::fake::Fake, //
+        kgd::fake::Fake,
+        linux::users::user_of, //
     };
 
     #[test]
@@ -111,13 +113,14 @@ mod tests {
             let gpu = Gpu::new(Fake::new().unwrap(), gate).unwrap();
             Node::new(gpu, 0, GpuId::new(number).unwrap(), sink.clone()).unwrap()
         });
-        assert!(Devices::choose(&nodes).is_ok());
+        let choose = |nodes: &[Arc<Node>]| Devices::choose(nodes, user_of(1));
+        assert!(choose(&nodes).is_ok());
         gates[0].close();
-        assert_eq!(Devices::choose(&nodes).err(), Some(EAGAIN));
-        assert!(Devices::choose(&nodes[1..]).is_ok());
+        assert_eq!(choose(&nodes).err(), Some(EAGAIN));
+        assert!(choose(&nodes[1..]).is_ok());
         // While it is partitioned it has no nodes.
-        assert_eq!(Devices::choose(&[]).err(), Some(EAGAIN));
+        assert_eq!(choose(&[]).err(), Some(EAGAIN));
         gates[0].open();
-        assert!(Devices::choose(&nodes).is_ok());
+        assert!(choose(&nodes).is_ok());
     }
 }

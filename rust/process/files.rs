@@ -580,6 +580,7 @@ mod tests {
         kgd::fake::Fake,
         linux::{
             test_space,
+            users::user_of,
             workqueue::OwnedQueue, //
         },
     };
@@ -591,7 +592,7 @@ mod tests {
         let gpu = Gpu::new(Fake::new().unwrap(), Gate::new().unwrap()).unwrap();
         let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
         let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
-        let devices = Devices::choose(&[node]).unwrap();
+        let devices = Devices::choose(&[node], user_of(1)).unwrap();
         let current = kernel::current!();
         let space: &Mm = current.mm().unwrap();
         let place = (ARef::from(current.group_leader()), ARef::from(space));

@@ -81,6 +81,7 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
+    task::Kuid, //
 };
 
 /// A queue that the scheduler knows.
@@ -103,6 +104,8 @@ pub(crate) struct Refused {
 /// The queues of one process on one GPU.
 #[pin_data]
 pub(crate) struct Queues {
+    /// Whose process it is.
+    user: Kuid,
     doorbells: SetOnce<ProcessDoorbells>,
     /// How long the queues were kept off the hardware, in nanoseconds.
     evicted_for: Atomic<u64>,
@@ -140,9 +143,10 @@ struct Inner {
 }
 
 impl Queues {
-    /// No queues.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    /// No queues, of a process of that user's.
+    pub(crate) fn new(user: Kuid) -> impl PinInit<Self> {
         pin_init!(Self {
+            user,
             doorbells: SetOnce::new(),
             evicted_for: Atomic::new(0),
             past_sdma: Atomic::new(0),
@@ -199,12 +203,13 @@ impl Queues {
         if let Some(doorbells) = self.doorbells.as_ref() {
             return Ok(doorbells);
         }
-        let node = site.node();
-        let features = &node.queues().generation().chip;
-        // Of two that meet here one is dropped again.
-        let new = ProcessDoorbells::new(node.kgd().clone(), features)?;
-        self.doorbells.populate(new);
-        self.doorbells.as_ref().ok_or(EAGAIN)
+        // Of two that meet here one is dropped again, or has not got any beside the other's.
+        let (node, chip) = (site.node(), &site.node().generation().chip);
+        let new = ProcessDoorbells::new(node.doorbells(), node.facts(), chip, self.user);
+        let new = new.map(|new| self.doorbells.populate(new));
+        self.doorbells
+            .as_ref()
+            .ok_or_else(|| new.err().unwrap_or(EAGAIN))
     }
 
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails

@@ -7,6 +7,7 @@
 //! which the scheduler keeps under its lock: orders are given one after the other.
 
 use super::{
+    doorbells::OwnDoorbells,
     memory::{
         NodeMemory,
         RING_BYTES, //
@@ -31,7 +32,6 @@ use crate::{
     ids::DoorbellIndex,
     kgd::{
         gpu_err,
-        Doorbells,
         GpuFacts,
         HqdPosition,
         Kgd, //
@@ -84,7 +84,7 @@ pub(super) struct Hiq {
     kgd: Arc<dyn Kgd>,
     generation: Generation,
     memory: Arc<NodeMemory>,
-    doorbells: Doorbells,
+    doorbells: OwnDoorbells,
     config: Config,
 }
 
@@ -95,14 +95,15 @@ impl Hiq {
         generation: Generation,
         memory: Arc<NodeMemory>,
         config: Config,
-    ) -> Result<Self> {
-        Ok(Self {
-            doorbells: Doorbells::new(kgd.clone(), PAGE_BYTES as usize, true)?,
+        doorbells: OwnDoorbells,
+    ) -> Self {
+        Self {
+            doorbells,
             kgd,
             generation,
             memory,
             config,
-        })
+        }
     }
 
     /// Loads it onto the hardware and sends SET_RESOURCES. The caller sees to it

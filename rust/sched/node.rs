@@ -7,6 +7,7 @@
 
 use super::{
     direct::Direct,
+    doorbells::DoorbellPool,
     dump::{
         dump,
         dump_registers, //
@@ -222,23 +223,28 @@ fn scheduler(
     generation: Generation,
     memory: &Arc<NodeMemory>,
     (config, vmids): (Config, Arc<Vmids>),
+    doorbells: &Arc<DoorbellPool>,
 ) -> Result<Arc<dyn Scheduler>> {
     /// `KFD_SCHED_POLICY_NO_HWS`
     const NO_HWS: i32 = 2;
     Ok(match kgd.facts().sched_policy {
         NO_HWS => Direct::start(kgd.clone(), generation.formats, config, vmids)?,
-        _ => Runlist::start(kgd.clone(), generation, memory.clone(), config)?,
+        _ => {
+            let own = doorbells.own(config.partition)?;
+            Runlist::start(kgd.clone(), generation, memory.clone(), config, own)?
+        }
     })
 }
 
 impl NodeQueues {
     /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`, with
-    /// those of the device's `vmids` that `vmid_mask` has.
+    /// those of the device's `vmids` that `vmid_mask` has, and its page of `doorbells`.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
         generation: Generation,
         (index, partition): (u32, &Partition),
         (vmid_mask, vmids): (u32, Arc<Vmids>),
+        doorbells: &Arc<DoorbellPool>,
     ) -> Result<Arc<Self>> {
         let facts = kgd.facts();
         let xccs = partition.xcc_mask.count_ones();
@@ -260,7 +266,7 @@ impl NodeQueues {
         let stack = save_sizes.control_stack;
         let mqds = MqdPool::new(kgd.clone(), &generation, stack, xccs)?;
         let this = Self {
-            scheduler: scheduler(&kgd, generation, &memory, (config, vmids))?,
+            scheduler: scheduler(&kgd, generation, &memory, (config, vmids), doorbells)?,
             memory,
             mqds,
             pcie: Engines::new(0, pcie, slots)?,

@@ -18,6 +18,7 @@
 //! nothing sleeps but the wait for the fence, which is bounded.
 
 use super::{
+    doorbells::OwnDoorbells,
     hiq::{
         Cursor,
         Hiq, //
@@ -143,6 +144,7 @@ impl Runlist {
         generation: Generation,
         memory: Arc<NodeMemory>,
         config: Config,
+        doorbells: OwnDoorbells,
     ) -> Result<Arc<Self>> {
         /// `KFD_SCHED_POLICY_HWS_NO_OVERSUBSCRIPTION`
         const NO_OVERSUBSCRIPTION: i32 = 1;
@@ -154,7 +156,7 @@ impl Runlist {
             processes: u32::try_from(facts.hws_max_conc_proc).map_or(vmids, |max| max.min(vmids)),
             compute_queues: facts.set_resources_queue_mask.count_ones(),
         };
-        let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
+        let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config, doorbells);
         let room = memory.list_room();
         let state = RunlistState::new(generation.formats.runlist, facts.gws_size, room)?;
         let this = Arc::pin_init(

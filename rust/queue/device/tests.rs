@@ -31,7 +31,10 @@ mod tests {
             TlbFlush,
             Vm, //
         },
-        linux::workqueue::OwnedQueue,
+        linux::{
+            users::user_of,
+            workqueue::OwnedQueue, //
+        },
         queue::{
             device::copies::SdmaCounter,
             properties::QueueRequest,
@@ -117,7 +120,7 @@ mod tests {
             vm: fake.vm().unwrap(),
             ids: Arc::new(Slots::new(8), GFP_KERNEL).unwrap(),
         };
-        let queues = KBox::pin_init(Queues::new(), GFP_KERNEL).unwrap();
+        let queues = KBox::pin_init(Queues::new(user_of(1)), GFP_KERNEL).unwrap();
         (fake, site, queues)
     }
 

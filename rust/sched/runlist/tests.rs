@@ -16,7 +16,10 @@ mod tests {
             SdmaPlace, //
         },
         kgd::fake::Fake,
-        sched::memory::Needs,
+        sched::{
+            doorbells::DoorbellPool,
+            memory::Needs, //
+        },
     };
     use core::ptr::NonNull;
 
@@ -43,7 +46,9 @@ mod tests {
             first_engine: 2,
         };
         fake.set_firmware(confirm);
-        Runlist::start(fake.clone(), generation, memory, config).unwrap()
+        let pool = DoorbellPool::new(fake.clone(), &generation.chip).unwrap();
+        let own = pool.own(0).unwrap();
+        Runlist::start(fake.clone(), generation, memory, config, own).unwrap()
     }
 
     fn process(number: u32) -> NewSchedProcess {

@@ -19,6 +19,7 @@ mod dbgapi;
 mod debug;
 mod denied;
 mod disturbed;
+mod doorbells;
 mod end_evicted;
 mod errno;
 mod exception;
@@ -106,6 +107,9 @@ enum Command {
     ClosedEvicted(closed_evicted::ClosedEvicted),
     /// Have memory thrown away that queues and the CPU have mapped, and given to others.
     Gutted(gutted::Gutted),
+    /// Have doorbells, as many as may be.
+    #[command(subcommand)]
+    Doorbells(doorbells::Doorbells),
     /// Keep what was mapped of doorbells that were thrown away, while another queue gets them.
     StaleDoorbells(stale_doorbells::StaleDoorbells),
     /// Map memory where there is no VRAM for the last page table.
@@ -231,6 +235,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::FirstMap => first_map::run(),
         Command::ClosedEvicted(closed) => closed.run(),
         Command::Gutted(test) => test.run(),
+        Command::Doorbells(test) => test.run(),
         Command::StaleDoorbells(test) => test.run(),
         Command::MapNoTable(map) => map.run(),
         Command::Disturbed => disturbed::run(),

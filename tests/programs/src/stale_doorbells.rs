@@ -2,7 +2,8 @@
 
 //! Somebody with the render node alone takes all doorbells of a GPU that nobody has
 //! (`AMDGPU_GEM_DOMAIN_DOORBELL`), maps them, and has them thrown away. They are given to another
-//! process's queues next: what he has mapped may not be those.
+//! process's queues next: what he has mapped may not be those. That is before ours serves, which
+//! leaves him none.
 
 use crate::gutted::map_for_cpu;
 use crate::opener::render_node;
@@ -26,9 +27,9 @@ const RINGS: u32 = 8;
 
 #[derive(clap::Args)]
 pub struct StaleDoorbells {
-    /// Say when they are mapped, and wait for a line before there is a queue.
+    /// They are not thrown away before ours comes.
     #[arg(long)]
-    wait: bool,
+    keep: bool,
 }
 
 impl StaleDoorbells {
@@ -46,15 +47,15 @@ impl StaleDoorbells {
             unsafe { page.add(MARK).write_volatile(1) };
             mapped.push(page);
         }
-        // Each takes the place of one of those; then nobody has them.
-        let others = (0..pages).map(|_| take()).collect::<Result<Vec<_>>>()?;
-        for handle in others {
-            ioctl(render.as_fd(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0])?;
+        if !self.keep {
+            // Each takes the place of one of those; then nobody has them.
+            let others = (0..pages).map(|_| take()).collect::<Result<Vec<_>>>()?;
+            for handle in others {
+                ioctl(render.as_fd(), uapi::IOC_DRM_GEM_CLOSE, &mut [handle, 0])?;
+            }
         }
         say("mapped")?;
-        if self.wait {
-            std::io::stdin().read_line(&mut String::new())?;
-        }
+        std::io::stdin().read_line(&mut String::new())?;
         let all = || mapped.iter().map(|&page| words(page)).collect::<Vec<_>>();
         let before = all();
         let kept = before.iter().filter(|words| words[MARK] != 0);
@@ -87,7 +88,7 @@ fn words(page: *mut u32) -> Vec<u32> {
 }
 
 /// The victim: has a queue, and rings its doorbell.
-fn ring() -> Result<()> {
+pub(crate) fn ring() -> Result<()> {
     let gpu = Gpu::open(4)?;
     let memory = Memory::gtt(gpu.device(), PAGE * GROUP as usize)?;
     let queue = Queue::new(gpu.device(), 64)?;
