@@ -301,9 +301,7 @@ mod tests {
         fake.reset_hardware();
         assert_eq!(site.node.queues().check_reset(true), Ok(()));
         fake.set_in_reset(false);
-        assert!(queues.are_off(&site));
-        queues.give_back(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     #[test]
@@ -550,9 +548,7 @@ mod tests {
         fake.reset_hardware();
         fake.set_in_reset(false);
         site.node.queues().start().unwrap();
-        assert!(queues.are_off(&site));
-        queues.give_back(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     #[test]
@@ -607,9 +603,7 @@ mod tests {
         fake.reset_hardware();
         fake.set_in_reset(false);
         site.node.queues().start().unwrap();
-        assert!(queues.are_off(&site));
-        queues.give_back(&site);
-        assert_eq!(held(&fake), 0);
+        end(&fake, &site, &queues);
     }
 
     #[test]
