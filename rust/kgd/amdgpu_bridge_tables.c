@@ -3,6 +3,8 @@
  * How the page tables of a VM that compute has acquired are written: what amdgpu takes out of them
  * must be gone when it says so, for others get the memory.
  */
+#include <linux/cleanup.h>
+#include <linux/delay.h>
 #include <linux/dma-resv.h>
 #include <linux/rcupdate.h>
 #include <linux/spinlock.h>
@@ -209,7 +211,7 @@ void bridge_tables_keep(struct bridge_vm *vm, struct kgd_mem *mem)
  * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
  * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0, or
  * adds jobs that never run: this process's queues would go on with memory that is another's. So
- * amdgpu_vm_wait_idle() does nothing for a VM that compute has. Where somebody has closed the file
+ * amdgpu_vm_wait_idle() does nothing for a VM as long as compute has it. Where somebody has closed the file
  * already he may be about to stop them: nothing that he does until then sleeps.
  */
 static void forget_opener(struct drm_sched_entity *const entities[2])
@@ -276,6 +278,41 @@ void bridge_tables_end(struct bridge_vm *vm)
 	dma_resv_unlock(resv);
 	dma_fence_put(vm->last);
 	vm->last = NULL;
+}
+
+/* amdgpu waits so long for the queues of who is killed, until it stops them. */
+#define STILL_TIMEOUT_MS 1000
+#define STILL_POLL_MS 20
+
+static bool stands_still(struct drm_sched_entity *entity)
+{
+	guard(spinlock)(&entity->lock);
+	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
+}
+
+/*
+ * Schedulers stand still while something is reset, and from a reset of the GPU on that has failed:
+ * what is queued never ends then, nor the last close of the file, which waits for it. As nobody
+ * else's the process's queues are off. Jobs of others in the VM, which may be queued still, must
+ * not run on what these have not written (amdgpu_job_run).
+ */
+void bridge_tables_stop(struct bridge_vm *vm)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	unsigned int waited;
+
+	if (vm->vm->use_cpu_for_update)
+		return;
+	for (waited = 0; waited < STILL_TIMEOUT_MS; waited += STILL_POLL_MS) {
+		if (!stands_still(&vm->vm->immediate) && !stands_still(&vm->vm->delayed))
+			return;
+		msleep(STILL_POLL_MS);
+	}
+	dma_resv_lock(resv, NULL);
+	vm->vm->generation++;
+	amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
+	amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+	dma_resv_unlock(resv);
 }
 
 int bridge_tables_take_out_of(struct amdgpu_vm *vm)
