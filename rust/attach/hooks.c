@@ -331,7 +331,7 @@ enum answered {
 	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
 	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
-	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: is it one of compute's? */
+	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: has a process acquired it? */
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
 };
@@ -429,6 +429,12 @@ static notrace bool is_computes(const struct amdgpu_eviction_fence_mgr *mgr)
 	return READ_ONCE(container_of(mgr, struct amdgpu_fpriv, evf_mgr)->vm.process_info);
 }
 
+/* It stays one of compute's when the process has ended that acquired it (leave_process()). */
+static notrace bool has_process(const struct amdgpu_vm *vm)
+{
+	return READ_ONCE(vm->is_compute_context) && !list_empty(&vm->vm_list_node);
+}
+
 /* Under the reservation of its root, as long as which they stay away. */
 static notrace bool is_without_tables(const struct amdgpu_vm *vm)
 {
@@ -461,7 +467,7 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 	case ANSWERED_FOR_COMPUTE:
 		return serves && is_computes(first);
 	case ANSWERED_FOR_COMPUTES_VM:
-		return serves && READ_ONCE(((const struct amdgpu_vm *)first)->is_compute_context);
+		return serves && has_process(first);
 	case ANSWERED_FROM_BLOCKED_ON:
 		return serves || blocked;
 	case ANSWERED_WITHOUT_TABLES:

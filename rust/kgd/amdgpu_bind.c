@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Binds amdgpu's symbols (and a few of drm's and ttm's) to this module: one static_call for each
- * function, one pointer for each object. The addresses come from kallsyms; a static_call makes of
- * them direct calls.
+ * Binds amdgpu's symbols (and a few of drm's, its scheduler's and ttm's) to this module: one
+ * static_call for each function, one pointer for each object. The addresses come from kallsyms; a
+ * static_call makes of them direct calls.
  */
 #include "amdgpu_bind.h"
 
 #define FUNCTION(name) DEFINE_STATIC_CALL_NULL(bound_##name, name);
 #define DRM_FUNCTION(name) FUNCTION(name)
+#define SCHED_FUNCTION(name) FUNCTION(name)
 #define TTM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
 #undef DRM_FUNCTION
+#undef SCHED_FUNCTION
 #undef TTM_FUNCTION
 #undef OBJECT
 
@@ -27,6 +29,7 @@ static const struct binding {
 	  .trampoline = STATIC_CALL_TRAMP_ADDR(bound_##symbol) },
 #define FUNCTION(symbol) FUNCTION_OF("amdgpu", symbol)
 #define DRM_FUNCTION(symbol) FUNCTION_OF("drm", symbol)
+#define SCHED_FUNCTION(symbol) FUNCTION_OF("gpu_sched", symbol)
 #define TTM_FUNCTION(symbol) FUNCTION_OF("ttm", symbol)
 #define OBJECT(symbol)							\
 	{ .name = "amdgpu:" #symbol, .object = (void **)&bound_##symbol },

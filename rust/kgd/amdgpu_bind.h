@@ -49,11 +49,13 @@ extern struct {
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
 #define DRM_FUNCTION(name) FUNCTION(name)
+#define SCHED_FUNCTION(name) FUNCTION(name)
 #define TTM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) extern typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
 #undef DRM_FUNCTION
+#undef SCHED_FUNCTION
 #undef TTM_FUNCTION
 #undef OBJECT
 

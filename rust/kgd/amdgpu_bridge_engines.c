@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * bridge.h in terms of amdgpu: its queues (scheduler entities) for clearing and moving memory, once
- * a job of theirs has failed, and buffers of VRAM, which they clear.
+ * a job of theirs has failed.
  *
  * amdgpu passes the error of an entity's last job on to the next one, for ever: nothing is cleared
  * and moved by it any more. Whoever waits for such a job is told of no error, VRAM counts as
@@ -12,13 +12,10 @@
 #include <linux/cleanup.h>
 #include <linux/delay.h>
 #include <linux/dma-fence.h>
-#include <linux/dma-resv.h>
 #include <linux/list.h>
-#include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/pm_runtime.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -70,7 +67,7 @@ static LIST_HEAD(all_engines);
 static DEFINE_SPINLOCK(engines_lock);
 
 /* It is there as long as the device is served. */
-static struct bridge_engines *find_engines(const struct amdgpu_device *adev)
+struct bridge_engines *bridge_engines_of(const struct amdgpu_device *adev)
 {
 	struct bridge_engines *engines;
 
@@ -120,6 +117,11 @@ static void set_mark(struct bridge_engines *engines, const struct dma_fence *las
 	mark->context = last->context;
 	mark->seqno = last->seqno;
 	mark->clock = ++engines->clock;
+}
+
+bool bridge_engines_distrusted(const struct bridge_engines *engines)
+{
+	return READ_ONCE(engines->distrusted);
 }
 
 /* VRAM that was to be cleared has what it had. */
@@ -473,7 +475,7 @@ void bridge_ring_reset(struct amdgpu_ring *ring)
 
 void bridge_engines_heal_of(struct amdgpu_device *adev)
 {
-	struct bridge_engines *engines = find_engines(adev);
+	struct bridge_engines *engines = bridge_engines_of(adev);
 
 	if (engines)
 		bridge_engines_heal(engines, true);
@@ -481,7 +483,7 @@ void bridge_engines_heal_of(struct amdgpu_device *adev)
 
 void bridge_engines_heal_soon_of(struct amdgpu_device *adev)
 {
-	struct bridge_engines *engines = find_engines(adev);
+	struct bridge_engines *engines = bridge_engines_of(adev);
 
 	if (engines)
 		bridge_engines_heal_soon(engines);
@@ -521,146 +523,4 @@ void bridge_engines_end(struct bridge_engines *engines)
 	for (i = 0; i < MAX_QUEUES; i++)
 		dma_fence_put(engines->suspects[i].last);
 	kfree(engines);
-}
-
-/*
- * Would amdgpu add such a size to its sums of used memory, and make them less by that? Those of
- * system memory are signed, and in 7.2 it compares VRAM after an addition that goes round; an APU's
- * VRAM may count as system memory. It first looks for the kind of memory, and for a userptr's
- * address.
- */
-static bool is_less_than_nothing(u64 size, u32 flags, u64 user)
-{
-	const u32 own = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
-	bool counted = flags & own ||
-		       (flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && user);
-
-	return counted && PAGE_ALIGN(size) > S64_MAX;
-}
-
-static struct amdgpu_ttm_buffer_entity *clear_entity(struct amdgpu_mman *mman)
-{
-	struct amdgpu_ttm_buffer_entity *entity;
-	u32 i, turn;
-
-	for (i = 0; i < mman->num_clear_entities; i++) {
-		turn = (u32)atomic_inc_return(&mman->next_clear_entity) % mman->num_clear_entities;
-		entity = &mman->clear_entities[turn];
-		if (!bridge_entity_has_failed(&entity->base))
-			return entity;
-	}
-	return NULL;
-}
-
-/* The jobs that clear it; the last one's fence. It waits for nothing itself. */
-static int begin_clear(struct amdgpu_bo *bo, struct dma_fence **fence)
-{
-	struct amdgpu_device *adev = amdgpu_ttm_adev(bo->tbo.bdev);
-	struct amdgpu_ttm_buffer_entity *entity;
-	int idx, ret = -EIO;
-
-	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(adev), &idx))
-		return -ENODEV;
-	entity = clear_entity(&adev->mman);
-	if (entity)
-		ret = amdgpu_call(amdgpu_ttm_clear_buffer)
-			(entity, bo, NULL, fence, false, AMDGPU_KERNEL_JOB_ID_TTM_CLEAR_BUFFER);
-	amdgpu_call(drm_dev_exit)(idx);
-	return ret;
-}
-
-/*
- * amdgpu ends what takes too long, but not where a reset of the GPU has failed: then its schedulers
- * stand still until one succeeds. So long nobody waits, nor who is being killed.
- */
-static int await_clears(struct dma_resv *resv)
-{
-	u32 i;
-
-	for (i = 0; i < 100 && !fatal_signal_pending(current); i++)
-		if (dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, HZ / 10) > 0)
-			return 0;
-	return -ETIME;
-}
-
-/*
- * Under the buffer's reservation, so that it stays in VRAM; it may have left that already. It is
- * waited for as amdgpu waits in this call: that ends a job which takes too long.
- */
-static int clear_reserved(struct amdgpu_bo *bo)
-{
-	struct dma_resv *resv = bo->tbo.base.resv;
-	struct ttm_operation_ctx ctx = {};
-	struct dma_fence *fence = NULL;
-	int ret, cleared;
-
-	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, AMDGPU_GEM_DOMAIN_VRAM);
-	ret = amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
-	if (ret)
-		return ret;
-	ret = await_clears(resv);
-	if (ret)
-		return ret;
-	ret = dma_resv_reserve_fences(resv, 1);
-	if (ret)
-		return ret;
-	ret = begin_clear(bo, &fence);
-	if (!fence)
-		return ret;
-	/* The memory is nobody else's before it has ended, whoever waits. */
-	dma_resv_add_fence(resv, fence, DMA_RESV_USAGE_KERNEL);
-	cleared = await_clears(resv);
-	if (!cleared)
-		cleared = min(dma_fence_get_status(fence), 0);
-	dma_fence_put(fence);
-	return ret ? ret : cleared;
-}
-
-/*
- * Whether what amdgpu has just cleared, or has called cleared already, need not be. It has waited
- * for that itself, but for buffers of processes that are evicted.
- */
-static bool is_cleared(struct bridge_engines *engines, struct amdgpu_bo *bo)
-{
-	if (await_clears(bo->tbo.base.resv))
-		return false;
-	bridge_engines_heal(engines, true);
-	return !READ_ONCE(engines->distrusted);
-}
-
-static int clear(struct kgd_mem *mem)
-{
-	struct dma_resv *resv = mem->bo->tbo.base.resv;
-	int ret;
-
-	dma_resv_lock(resv, NULL);
-	ret = clear_reserved(mem->bo);
-	dma_resv_unlock(resv);
-	return ret;
-}
-
-int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
-			u32 flags, bool restored, u64 *offset, struct kgd_mem **out)
-{
-	struct bridge_engines *engines = find_engines(adev);
-	int ret;
-
-	if (bridge_is_unplugged(adev))
-		return -ENODEV;
-	if (is_less_than_nothing(size, flags, *offset))
-		return -ENOMEM;
-	if (engines)
-		bridge_engines_heal(engines, true);
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
-								   vm->drm_priv, out, offset,
-								   flags, restored);
-	if (ret || !engines || (*out)->domain != AMDGPU_GEM_DOMAIN_VRAM ||
-	    is_cleared(engines, (*out)->bo))
-		return ret;
-	ret = clear(*out);
-	if (!ret)
-		return 0;
-	dev_info_ratelimited(adev->dev, "amdkfd: VRAM cannot be cleared: %d\n", ret);
-	bridge_memory_free(adev, vm, *out, false, &size);
-	return -ENOMEM;
 }

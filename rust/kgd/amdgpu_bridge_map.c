@@ -50,12 +50,30 @@ struct first_mapping {
 	int ret;
 };
 
+/*
+ * Whether something is mapped at the buffer's place, by the render node it may be the buffer
+ * itself: that is not taken back with a mapping that fails.
+ */
+static bool is_taken(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	u64 count = mem->bo->tbo.base.size >> PAGE_SHIFT << mem->aql_queue;
+	u64 first = mem->va >> PAGE_SHIFT;
+	bool taken;
+
+	dma_resv_lock(resv, NULL);
+	taken = bridge_vm_maps(vm->vm, first, first + count - 1);
+	dma_resv_unlock(resv);
+	return taken;
+}
+
 static int map_whole(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
+	bool taken = is_taken(vm, mem);
 	int ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
 
 	if (ret)
-		bridge_halves_unmap(vm, mem, ret);
+		bridge_halves_unmap(vm, mem, taken ? -EINVAL : ret);
 	return ret;
 }
 
@@ -250,7 +268,13 @@ static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
 int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
 			       struct kgd_mem *mem)
 {
+	int ret;
+
 	if (!bridge_memory_unmap(adev, vm, mem))
 		return 0;
-	return note_all(vm, mem);
+	ret = note_all(vm, mem);
+	/* The buffer stays, and has pointers into the VM: so does that. */
+	if (ret)
+		bridge_vm_keep_file(vm);
+	return ret;
 }

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * How the page tables of a VM that compute has acquired are written: what amdgpu takes out of them
- * must be gone when it says so, for others get the memory.
+ * must be gone when it says so, for others get the memory. And how they come back when they were
+ * evicted.
  */
+#include <linux/cleanup.h>
+#include <linux/delay.h>
 #include <linux/dma-resv.h>
+#include <linux/interval_tree_generic.h>
 #include <linux/rcupdate.h>
 #include <linux/spinlock.h>
 
 #include "amdgpu_bind.h"
 #include "amdgpu_job.h"
+#include "bridge.h"
 #include "bridge_vm.h"
 
 /*
@@ -240,7 +245,7 @@ void bridge_tables_keep(struct bridge_vm *vm, struct kgd_mem *mem)
  * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
  * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0, or
  * adds jobs that never run: this process's queues would go on with memory that is another's. So
- * amdgpu_vm_wait_idle() does nothing for a VM that compute has. Where somebody has closed the file
+ * amdgpu_vm_wait_idle() does nothing for a VM as long as compute has it. Where somebody has closed the file
  * already he may be about to stop them: nothing that he does until then sleeps.
  */
 static void forget_opener(struct drm_sched_entity *const entities[2])
@@ -308,6 +313,201 @@ void bridge_tables_end(struct bridge_vm *vm)
 	dma_resv_unlock(resv);
 	dma_fence_put(vm->last);
 	vm->last = NULL;
+}
+
+/* amdgpu waits so long for the queues of who is killed, until it stops them. */
+#define STILL_TIMEOUT_MS 1000
+#define STILL_POLL_MS 20
+
+static bool stands_still(struct drm_sched_entity *entity)
+{
+	guard(spinlock)(&entity->lock);
+	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
+}
+
+/*
+ * Schedulers stand still while something is reset, and from a reset of the GPU on that has failed:
+ * what is queued never ends then, nor the last close of the file, which waits for it. As nobody
+ * else's the process's queues are off. Jobs of others in the VM, which may be queued still, must
+ * not run on what these have not written (amdgpu_job_run).
+ */
+void bridge_tables_stop(struct bridge_vm *vm)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	unsigned int waited;
+
+	if (vm->vm->use_cpu_for_update)
+		return;
+	for (waited = 0; waited < STILL_TIMEOUT_MS; waited += STILL_POLL_MS) {
+		if (!stands_still(&vm->vm->immediate) && !stands_still(&vm->vm->delayed))
+			return;
+		msleep(STILL_POLL_MS);
+	}
+	dma_resv_lock(resv, NULL);
+	vm->vm->generation++;
+	amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
+	amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+	dma_resv_unlock(resv);
+}
+
+/* In what tables there are, which needs no other. */
+int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last)
+{
+	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
+
+	return amdgpu_call(amdgpu_vm_update_range)(adev, vm, false, true, true, false, NULL, first,
+						   last, adev->gmc.init_pte_flags, 0, 0, NULL, NULL,
+						   &vm->last_update);
+}
+
+/* The user's own pages; without the reservation. */
+static bool is_users(struct amdgpu_bo *bo)
+{
+	return READ_ONCE(bo->notifier.mm);
+}
+
+static void mark_moved(struct amdgpu_vm *vm, struct amdgpu_vm_bo_base *base)
+{
+	/* Then it is on that list, or on that of what is validated first. */
+	if (base->moved)
+		return;
+	/* These amdgpu takes out, at all their addresses, when it finds them there. */
+	if (base->bo && is_users(base->bo))
+		return;
+	base->moved = true;
+	/* Where the user has mapped nothing on purpose (PRT): each restore looks at that. */
+	if (!base->bo)
+		return;
+	if (base->bo->tbo.base.resv == vm->root.bo->tbo.base.resv) {
+		list_move(&base->vm_status, &vm->always_valid.needs_update);
+		return;
+	}
+	spin_lock(&vm->individual_lock);
+	list_move(&base->vm_status, &vm->individual.needs_update);
+	spin_unlock(&vm->individual_lock);
+}
+
+/* What is mapped between these pages is written once more. */
+static void mark_range(struct amdgpu_vm *vm, u64 first, u64 last)
+{
+	struct rb_root_cached *root = (struct rb_root_cached *)&vm->va;
+	struct interval_tree_node *node = interval_tree_iter_first(root, first, last);
+
+	for (; node; node = interval_tree_iter_next(node, first, last))
+		mark_moved(vm, &container_of(&node->rb, struct amdgpu_bo_va_mapping,
+					     rb)->bo_va->base);
+}
+
+/*
+ * What was mapped while tables were not there is written by nobody, unless it moves. Not the user's
+ * own pages (GEM_USERPTR), which amdgpu takes out when it finds them so.
+ */
+static void mark_unwritten(struct amdgpu_vm *vm)
+{
+	struct amdgpu_vm_bo_base *base, *next;
+
+	spin_lock(&vm->individual_lock);
+	list_for_each_entry_safe(base, next, &vm->individual.idle, vm_status) {
+		if (base->moved || !base->bo || is_users(base->bo) ||
+		    list_empty(&container_of(base, struct amdgpu_bo_va, base)->invalids))
+			continue;
+		base->moved = true;
+		list_move(&base->vm_status, &vm->individual.needs_update);
+	}
+	spin_unlock(&vm->individual_lock);
+}
+
+/*
+ * Takes out what is noted, as amdgpu_vm_clear_freed(): behind the VM's jobs. amdgpu forgets what it
+ * cannot take out, for lack of VRAM for a table: so it is done before in what tables there are.
+ */
+static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct amdgpu_bo_va_mapping *mapping;
+	unsigned int count = 0;
+	int ret = 0;
+
+	dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, MAX_SCHEDULE_TIMEOUT);
+	list_for_each_entry(mapping, &vm->freed, list) {
+		ret = bridge_tables_clear(vm, mapping->start, mapping->last);
+		if (ret)
+			return ret;
+		count++;
+	}
+	/* Each call takes one off the list, at least. */
+	for (; count && !list_empty(&vm->freed); count--) {
+		/* Of what was unlocked, of this, and of its flush. */
+		ret = dma_resv_reserve_fences(resv, 4);
+		if (ret)
+			return ret;
+		if (amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update))
+			bridge_halves_relink(vm);
+	}
+	return 0;
+}
+
+/* As many as anybody reserves of the root's who brings tables back (amdgpu_vm_lock_pd). */
+#define PLACES 16
+
+static int take_out_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct amdgpu_bo_va_mapping *mapping;
+	int ret;
+
+	if (list_empty(&vm->freed))
+		return 0;
+	ret = dma_resv_reserve_fences(resv, 4);
+	if (ret)
+		return ret;
+	list_for_each_entry(mapping, &vm->freed, list)
+		mark_range(vm, mapping->start, mapping->last);
+	ret = clear_noted(adev, vm);
+	return ret ?: dma_resv_reserve_fences(resv, PLACES);
+}
+
+int bridge_tables_validate(struct amdgpu_device *adev, struct amdgpu_vm *vm,
+			   struct ww_acquire_ctx *ticket,
+			   int (*validate)(void *p, struct amdgpu_bo *bo), void *param)
+{
+	bool away = bridge_tables_are_away(vm);
+	int ret = amdgpu_call(amdgpu_vm_validate)(adev, vm, ticket, validate, param);
+
+	/* With copy engines it is as in C where these are stopped: bridge_tables_begin(). */
+	if (!amdgpu_call(amdgpu_vm_ready)(vm))
+		return ret;
+	/* They are there, even if what else it validates has failed. */
+	if (away)
+		mark_unwritten(vm);
+	return take_out_noted(adev, vm) ?: ret;
+}
+
+/*
+ * amdgpu wants it for buffers of VMs whose tables were evicted: the tables, and what DRM has made
+ * to be in the VM at all times, which may be in the system's memory.
+ */
+static int validate_table(void *unused, struct amdgpu_bo *bo)
+{
+	struct ttm_operation_ctx ctx = { };
+
+	if (bo->tbo.pin_count)
+		return 0;
+	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, bo->allowed_domains);
+	return amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
+}
+
+int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+{
+	int ret;
+
+	ret = dma_resv_reserve_fences(vm->root.bo->tbo.base.resv, 2);
+	if (!ret)
+		ret = bridge_tables_validate(adev, vm, NULL, validate_table, NULL);
+	if (!ret && !amdgpu_call(amdgpu_vm_ready)(vm))
+		ret = -EBUSY;
+	/* Of what was unlocked, of an update, and of its flush. */
+	return ret ? ret : dma_resv_reserve_fences(vm->root.bo->tbo.base.resv, 4);
 }
 
 int bridge_tables_take_out_of(struct amdgpu_vm *vm)

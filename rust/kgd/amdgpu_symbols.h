@@ -2,9 +2,9 @@
 /*
  * What this module uses of amdgpu that amdgpu does not export. FUNCTION(name) is called through a
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).
- * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) and TTM_FUNCTION(name) are drm's and
- * ttm's, most of which those export: this module shall be loadable before they are. No include
- * guard: it is included once for each use.
+ * OBJECT(name) is read through a pointer. DRM_FUNCTION(name), SCHED_FUNCTION(name) and
+ * TTM_FUNCTION(name) are drm's, its scheduler's and ttm's, most of which those export: this module
+ * shall be loadable before they are. No include guard: it is included once for each use.
  */
 DRM_FUNCTION(drm_client_release)
 DRM_FUNCTION(drm_dev_enter)
@@ -16,6 +16,7 @@ DRM_FUNCTION(drm_gem_handle_delete)
 DRM_FUNCTION(drm_gem_object_handle_put_unlocked)
 DRM_FUNCTION(drm_vma_node_allow)
 DRM_FUNCTION(drm_vma_node_revoke)
+SCHED_FUNCTION(drm_sched_entity_kill)
 TTM_FUNCTION(ttm_bo_pin)
 TTM_FUNCTION(ttm_bo_set_bulk_move)
 TTM_FUNCTION(ttm_bo_unmap_virtual)

@@ -9,6 +9,7 @@
 
 struct amdgpu_device;
 struct amdgpu_ring;
+struct bridge_engines;
 struct drm_sched_entity;
 
 /*
@@ -16,6 +17,13 @@ struct drm_sched_entity;
  * Never sleeps.
  */
 bool bridge_entity_has_failed(struct drm_sched_entity *entity);
+
+/*
+ * A device's, as long as it is served, or NULL. distrusted: VRAM that amdgpu calls cleared may not
+ * be.
+ */
+struct bridge_engines *bridge_engines_of(const struct amdgpu_device *adev);
+bool bridge_engines_distrusted(const struct bridge_engines *engines);
 
 /* bridge_engines_heal(), and bridge_engines_heal_soon(), of a device that may be a stranger's. */
 void bridge_engines_heal_of(struct amdgpu_device *adev);

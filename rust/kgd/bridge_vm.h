@@ -102,10 +102,12 @@ static inline bool bridge_keeps_addresses(const struct amdgpu_bo *bo)
  * From begin to end what amdgpu takes out of a VM's page tables is gone when it says so, or when
  * the job is done by which copy engines write them: whoever of those who have the VM's file is
  * killed, stopped or has a signal (amdgpu_bridge_tables.c). Both take the reservation of the VM's
- * root. Only we map memory into the VM without that; not before begin, nor after end.
+ * root. Only we map memory into the VM without that; not before begin, nor after end. stop: behind
+ * end; where copy engines stand still, what they were to write never is, and the VM takes no jobs.
  */
 void bridge_tables_begin(struct bridge_vm *vm);
 void bridge_tables_end(struct bridge_vm *vm);
+void bridge_tables_stop(struct bridge_vm *vm);
 
 /*
  * Behind an unmapping: the buffer's memory is nobody else's before copy engines have done what they

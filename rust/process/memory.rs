@@ -140,9 +140,13 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
                 claim.clear(vm)?;
             }
             vm.map(memory).inspect_err(|error| {
-                // It may have been mapped for a moment.
-                if flush_tlb(device, vm).is_err() {
-                    device.unflushed().add();
+                // It may have been mapped for a moment. Its DMA mapping, of which another attempt
+                // makes a second one, or finds it there and fails, goes with what the GPU knows.
+                match flush_tlb(device, vm) {
+                    Ok(()) => {
+                        let _ = vm.dma_unmap(memory);
+                    }
+                    Err(_) => device.unflushed().add(),
                 }
                 refused(process, device, *error);
             })?;

@@ -52,11 +52,15 @@ struct Buffers<'a>(&'a Gpu);
 
 impl Buffers<'_> {
     fn alloc(&self, va_addr: u64, size: u64) -> Result<u64> {
+        self.alloc_of(va_addr, size, uapi::KFD_IOC_ALLOC_MEM_FLAGS_VRAM)
+    }
+
+    fn alloc_of(&self, va_addr: u64, size: u64, kind: u32) -> Result<u64> {
         let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
             va_addr,
             size,
             gpu_id: self.0.device().gpu_id(),
-            flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_VRAM | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
+            flags: kind | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
             ..Default::default()
         };
         ioctl(
@@ -140,8 +144,8 @@ impl MapNoTable {
     }
 
     /// A MAP fails when all but its directories' entries is written, and is made once more.
-    fn half_mapped(&self, buffers: &Buffers<'_>) -> Result<()> {
-        let page = buffers.alloc(PLACE, PAGE)?;
+    fn half_mapped(&self, buffers: &Buffers<'_>, kind: u32) -> Result<()> {
+        let page = buffers.alloc_of(PLACE, PAGE, kind)?;
         self.fail(&["function=amdgpu_vm_update_pdes"])?;
         let mapped = buffers.map(page);
         Self::fail_no_more()?;
@@ -203,7 +207,9 @@ impl MapNoTable {
             ensure!(mapped == Err(Errno::INVAL), "MAP at {place:#x}: {mapped:?}");
             buffers.free(beyond).context("FREE of what is beyond")?;
         }
-        self.half_mapped(&buffers)?;
+        self.half_mapped(&buffers, uapi::KFD_IOC_ALLOC_MEM_FLAGS_VRAM)?;
+        // The page of registers has a DMA mapping, which there may be one of.
+        self.half_mapped(&buffers, uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)?;
         // Each leaves its table, in whose place a larger entry comes.
         for block in 0..BLOCKS {
             let page = buffers.alloc(PLACE + block * BLOCK, PAGE)?;
