@@ -245,8 +245,8 @@ void bridge_tables_keep(struct bridge_vm *vm, struct kgd_mem *mem)
  * and is being killed (amdgpu_flush): mostly who opened it, for whom it was cleared. From then on
  * amdgpu leaves entries in place that it is asked to take out (amdgpu_vm_ready), and says 0, or
  * adds jobs that never run: this process's queues would go on with memory that is another's. So
- * amdgpu_vm_wait_idle() does nothing for a VM as long as compute has it. Where somebody has closed the file
- * already he may be about to stop them: nothing that he does until then sleeps.
+ * amdgpu_vm_wait_idle() does nothing for a VM as long as compute has it. Where somebody has closed
+ * the file already he may be about to stop them: nothing that he does until then sleeps.
  */
 static void forget_opener(struct drm_sched_entity *const entities[2])
 {
