@@ -302,7 +302,8 @@ impl Served {
 
     /// Waits until nothing is on the hardware any more. What does not stop has asked for a reset.
     ///
-    /// TIMEOUT: [`PATIENCE`], for a reset may be forbidden, unless one runs.
+    /// TIMEOUT: [`PATIENCE`], also for a reset that runs: the caller has the device's lock, which
+    /// resets take by PCI, and the steps of a PCI error's recovery, which is one from end to end.
     fn await_obedience(&self) {
         const STEP: Delta = Delta::from_millis(10);
         let begin = Instant::<Monotonic>::now();
@@ -311,7 +312,7 @@ impl Served {
             queues.all(|queues| queues.scheduler().has_let_go())
         };
         while !has_let_go() {
-            if begin.elapsed() >= PATIENCE && !self.gpu.kgd().in_reset() {
+            if begin.elapsed() >= PATIENCE {
                 gpu_err!(self.pci_name(), "a queue does not stop: its memory goes\n");
                 break;
             }

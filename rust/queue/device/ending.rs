@@ -89,6 +89,7 @@ impl Queues {
     pub(crate) fn are_off(&self, site: &impl Site) -> bool {
         let mut inner = self.inner.lock();
         let are_off = inner.check_remains(site).is_ok();
+        // For good: others may hang the hardware again before it is asked the next time.
         inner.is_off |= inner.closed && are_off;
         are_off
     }
@@ -98,7 +99,7 @@ impl Queues {
     /// process: one that has ended lets its buffers move before.
     pub(crate) fn give_back(&self, site: &impl Site) {
         let mut inner = self.inner.lock();
-        let are_off = inner.is_off || inner.check_remains(site).is_ok();
+        let are_off = inner.check_remains(site).is_ok();
         let remains = inner.remains.take_if(|_| are_off);
         let ended = inner.ended.take();
         drop(inner);
@@ -109,7 +110,7 @@ impl Queues {
 impl Inner {
     /// `ETIME`: a queue that is gone may be on the hardware still, which was asked once more.
     pub(super) fn check_remains(&self, site: &impl Site) -> Result {
-        if self.remains.is_none() {
+        if self.is_off || self.remains.is_none() {
             return Ok(());
         }
         let scheduler = site.node().queues().scheduler();

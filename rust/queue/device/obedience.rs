@@ -115,6 +115,6 @@ impl Queues {
         let _ = inner.check_remains(site);
         let process = inner.process.as_ref();
         process.is_some_and(|(key, _)| scheduler.may_work_for(*key))
-            || inner.remains.is_some() && !scheduler.has_let_go()
+            || inner.remains.is_some() && !inner.is_off && !scheduler.has_let_go()
     }
 }
