@@ -268,32 +268,6 @@ void bridge_wave_sync_free(struct amdgpu_bo *bo)
 	amdgpu_call(amdgpu_bo_free_kernel)(&bo, NULL, NULL);
 }
 
-int bridge_doorbells_alloc(struct amdgpu_device *adev, u64 size, bool map_for_cpu,
-			   struct bridge_doorbells *out)
-{
-	int ret;
-
-	memset(out, 0, sizeof(*out));
-	ret = amdgpu_call(amdgpu_bo_create_kernel)(adev, size, PAGE_SIZE,
-						   AMDGPU_GEM_DOMAIN_DOORBELL, &out->bo, NULL,
-						   map_for_cpu ? &out->cpu : NULL);
-	if (ret)
-		return ret;
-	out->index = amdgpu_call(amdgpu_doorbell_index_on_bar)(adev, out->bo, 0, sizeof(u64));
-	return 0;
-}
-
-void bridge_doorbells_free(struct amdgpu_device *adev, struct bridge_doorbells *doorbells)
-{
-	amdgpu_call(amdgpu_bo_free_kernel)(&doorbells->bo, NULL,
-					   doorbells->cpu ? &doorbells->cpu : NULL);
-}
-
-void bridge_doorbell_ring(const struct bridge_doorbells *doorbells, u32 offset, u64 value)
-{
-	writeq(value, (void __iomem *)doorbells->cpu + offset);
-}
-
 int bridge_init_interrupts(struct amdgpu_device *adev, u32 pipe, u32 xcc)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);

@@ -107,6 +107,9 @@ pub(crate) struct Queues {
     /// Whose process it is.
     user: Kuid,
     doorbells: SetOnce<ProcessDoorbells>,
+    /// One makes them: of two the other might find none left.
+    #[pin]
+    making: Mutex<()>,
     /// How long the queues were kept off the hardware, in nanoseconds.
     evicted_for: Atomic<u64>,
     /// What copy queues had counted that are gone. Changed with `inner` locked.
@@ -148,6 +151,7 @@ impl Queues {
         pin_init!(Self {
             user,
             doorbells: SetOnce::new(),
+            making <- new_mutex!((), "Queues.making"),
             evicted_for: Atomic::new(0),
             past_sdma: Atomic::new(0),
             inner <- new_mutex!(Inner {
@@ -203,13 +207,13 @@ impl Queues {
         if let Some(doorbells) = self.doorbells.as_ref() {
             return Ok(doorbells);
         }
-        // Of two that meet here one is dropped again, or has not got any beside the other's.
-        let (node, chip) = (site.node(), &site.node().generation().chip);
-        let new = ProcessDoorbells::new(node.doorbells(), node.facts(), chip, self.user);
-        let new = new.map(|new| self.doorbells.populate(new));
-        self.doorbells
-            .as_ref()
-            .ok_or_else(|| new.err().unwrap_or(EAGAIN))
+        let _making = self.making.lock();
+        if self.doorbells.as_ref().is_none() {
+            let (node, chip) = (site.node(), &site.node().generation().chip);
+            let new = ProcessDoorbells::new(node.doorbells(), node.facts(), chip, self.user)?;
+            self.doorbells.populate(new);
+        }
+        self.doorbells.as_ref().ok_or(EAGAIN)
     }
 
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails

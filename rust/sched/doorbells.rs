@@ -122,28 +122,29 @@ impl DoorbellPool {
     }
 }
 
-/// All of the aperture that can be had, `least` bytes or more. Where somebody uses a buffer there
-/// at the moment amdgpu cannot take it from him: it is tried again, then for less.
+/// All of the aperture that can be had, `least` bytes or more. Who has a buffer there that is
+/// locked, or that jobs use, is not waited for: it is tried again, then for less.
 fn take(kgd: Arc<dyn Kgd>, least: usize) -> Result<Doorbells> {
     const TRIES: u32 = 3;
     const PAUSE: Delta = Delta::from_millis(5);
-    const PARTS: u64 = 8;
+    const PARTS: usize = 8;
     let facts = kgd.facts();
     let left = facts
         .doorbell_size
         .saturating_sub(facts.doorbell_start_offset);
-    for part in (1..=PARTS).rev() {
-        // CAST: a BAR of 2 MiB or so.
-        let size = (left / PARTS * part) as usize + (left % PARTS) as usize;
-        let size = size / PAGE * PAGE;
-        if size < least {
-            break;
-        }
+    // CAST: a BAR of 2 MiB or so.
+    let all = left as usize / PAGE;
+    let eighths = (1..=PARTS)
+        .rev()
+        .map(|part| all / PARTS * part + all % PARTS);
+    let halves = (4..usize::BITS).map(|shift| all >> shift);
+    let sizes = Iterator::chain(eighths, halves).map(|pages| pages * PAGE);
+    for size in Iterator::chain(sizes.take_while(|size| *size > least), [least]) {
         for _ in 0..TRIES {
             match Doorbells::new(kgd.clone(), size, true) {
                 Err(error) if error == ENOMEM => fsleep(PAUSE),
                 taken => {
-                    if part != PARTS && taken.is_ok() {
+                    if size + PAGE <= left as usize && taken.is_ok() {
                         let name = facts.pci_name();
                         gpu_warn!(name, "doorbells: has {size} bytes of {left}\n");
                     }
@@ -286,5 +287,14 @@ mod tests {
         let pool = DoorbellPool::new(fake, &mi300x().chip).unwrap();
         assert_eq!(pool.pages.size(), 10 * 4096);
         assert_eq!(pool.slices.count_free(), 4);
+        // All but three.
+        let fake = Fake::with(|facts| {
+            facts.num_partitions = 1;
+            facts.doorbell_size = facts.doorbell_start_offset + 64 * 4096;
+        });
+        let fake = fake.unwrap();
+        fake.keep_doorbells(61 * 4096);
+        let pool = DoorbellPool::new(fake, &mi300x().chip).unwrap();
+        assert_eq!(pool.pages.size(), 2 * 4096);
     }
 }

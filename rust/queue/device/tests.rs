@@ -32,6 +32,7 @@ mod tests {
             Vm, //
         },
         linux::{
+            errno,
             users::user_of,
             workqueue::OwnedQueue, //
         },
