@@ -315,8 +315,12 @@ void bridge_tables_end(struct bridge_vm *vm)
 	vm->last = NULL;
 }
 
-/* amdgpu waits so long for the queues of who is killed, until it stops them. */
+/*
+ * amdgpu waits so long for the queues of who is killed, until it stops them. A reset may take
+ * longer, and what is queued goes on behind it.
+ */
 #define STILL_TIMEOUT_MS 1000
+#define STILL_IN_RESET_MS 30000
 #define STILL_POLL_MS 20
 
 static bool stands_still(struct drm_sched_entity *entity)
@@ -325,28 +329,46 @@ static bool stands_still(struct drm_sched_entity *entity)
 	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
 }
 
+static bool has_ended(const struct amdgpu_vm *vm)
+{
+	return (!vm->last_update || dma_fence_is_signaled(vm->last_update)) &&
+	       (!vm->last_unlocked || dma_fence_is_signaled(vm->last_unlocked)) &&
+	       (!vm->last_tlb_flush || dma_fence_is_signaled(vm->last_tlb_flush));
+}
+
 /*
  * Schedulers stand still while something is reset, and from a reset of the GPU on that has failed:
- * what is queued never ends then, nor the last close of the file, which waits for it. As nobody
- * else's the process's queues are off. Jobs of others in the VM, which may be queued still, must
- * not run on what these have not written (amdgpu_job_run).
+ * what is queued never ends then, nor the last close of the file, which waits for it. The reset may
+ * come while what hangs is waited for. As nobody else's the process's queues are off. Jobs of
+ * others in the VM, which may be queued still, must not run on what these have not written
+ * (amdgpu_job_run).
  */
 void bridge_tables_stop(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	unsigned int waited;
+	unsigned int still = 0;
+	unsigned int limit;
 
 	if (vm->vm->use_cpu_for_update)
 		return;
-	for (waited = 0; waited < STILL_TIMEOUT_MS; waited += STILL_POLL_MS) {
-		if (!stands_still(&vm->vm->immediate) && !stands_still(&vm->vm->delayed))
-			return;
-		msleep(STILL_POLL_MS);
-	}
 	dma_resv_lock(resv, NULL);
-	vm->vm->generation++;
-	amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
-	amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+	while (!has_ended(vm->vm)) {
+		limit = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
+								 STILL_TIMEOUT_MS;
+		if (still >= limit) {
+			vm->vm->generation++;
+			amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
+			amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+			break;
+		}
+		dma_resv_unlock(resv);
+		msleep(STILL_POLL_MS);
+		dma_resv_lock(resv, NULL);
+		if (stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed))
+			still += STILL_POLL_MS;
+		else
+			still = 0;
+	}
 	dma_resv_unlock(resv);
 }
 
