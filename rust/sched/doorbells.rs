@@ -74,7 +74,8 @@ impl DoorbellPool {
             slice_bytes(chip),
         );
         let pages = take(kgd, own)?;
-        let count = ((pages.size() - own) / slice).min(MAX_SLICES);
+        let rest = pages.size().saturating_sub(own);
+        let count = rest.checked_div(slice).unwrap_or(0).min(MAX_SLICES);
         // Others shall get some, however many contexts somebody makes.
         let max = (count / 2).max(1);
         let class = static_lock_class!();
