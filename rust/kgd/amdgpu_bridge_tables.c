@@ -322,6 +322,7 @@ void bridge_tables_end(struct bridge_vm *vm)
 #define STILL_TIMEOUT_MS 1000
 #define STILL_IN_RESET_MS 30000
 #define STILL_POLL_MS 20
+#define STOP_TIMEOUT_MS 60000
 
 static bool stands_still(struct drm_sched_entity *entity)
 {
@@ -329,47 +330,51 @@ static bool stands_still(struct drm_sched_entity *entity)
 	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
 }
 
-static bool has_ended(const struct amdgpu_vm *vm)
-{
-	return (!vm->last_update || dma_fence_is_signaled(vm->last_update)) &&
-	       (!vm->last_unlocked || dma_fence_is_signaled(vm->last_unlocked)) &&
-	       (!vm->last_tlb_flush || dma_fence_is_signaled(vm->last_tlb_flush));
-}
-
 /*
  * Schedulers stand still while something is reset, and from a reset of the GPU on that has failed:
  * what is queued never ends then, nor the last close of the file, which waits for it. The reset may
  * come while what hangs is waited for. As nobody else's the process's queues are off. Jobs of
  * others in the VM, which may be queued still, must not run on what these have not written
- * (amdgpu_job_run).
+ * (amdgpu_job_run). What others add meanwhile is theirs, and where nothing ends what hangs, as on a
+ * device that is gone, it is as without us.
  */
 void bridge_tables_stop(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	unsigned int still = 0;
-	unsigned int limit;
+	unsigned int waited, still = 0, i;
+	struct dma_fence *last[3];
+	bool ended, stops = false;
 
 	if (vm->vm->use_cpu_for_update)
 		return;
 	dma_resv_lock(resv, NULL);
-	while (!has_ended(vm->vm)) {
-		limit = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
-								 STILL_TIMEOUT_MS;
-		if (still >= limit) {
-			vm->vm->generation++;
-			amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
-			amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+	last[0] = dma_fence_get(vm->vm->last_update);
+	last[1] = dma_fence_get(vm->vm->last_unlocked);
+	last[2] = dma_fence_get(vm->vm->last_tlb_flush);
+	dma_resv_unlock(resv);
+	for (waited = 0; waited < STOP_TIMEOUT_MS && !stops; waited += STILL_POLL_MS) {
+		ended = true;
+		for (i = 0; i < ARRAY_SIZE(last); i++)
+			ended &= !last[i] || dma_fence_is_signaled(last[i]);
+		if (ended || bridge_is_unplugged(vm->adev))
 			break;
-		}
-		dma_resv_unlock(resv);
 		msleep(STILL_POLL_MS);
 		dma_resv_lock(resv, NULL);
 		if (stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed))
 			still += STILL_POLL_MS;
 		else
 			still = 0;
+		stops = still >= (amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
+									   STILL_TIMEOUT_MS);
+		if (stops) {
+			vm->vm->generation++;
+			amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
+			amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+		}
+		dma_resv_unlock(resv);
 	}
-	dma_resv_unlock(resv);
+	for (i = 0; i < ARRAY_SIZE(last); i++)
+		dma_fence_put(last[i]);
 }
 
 /* In what tables there are, which needs no other. */

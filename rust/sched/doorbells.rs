@@ -67,13 +67,13 @@ pub(crate) fn slice_bytes(chip: &Chip) -> usize {
 
 impl DoorbellPool {
     /// Takes what amdgpu has left. What users of the render node have is taken from them, and is
-    /// given to nobody else. `ENOMEM`: there is not even a page for each partition.
+    /// given to nobody else. `ENOMEM`: there is not even one for each partition and one slice.
     pub(crate) fn new(kgd: Arc<dyn Kgd>, chip: &Chip) -> Result<Arc<Self>> {
         let (own, slice) = (
             kgd.facts().num_partitions.max(1) as usize * PAGE,
             slice_bytes(chip),
         );
-        let pages = take(kgd, own)?;
+        let pages = take(kgd, own + slice)?;
         let rest = pages.size().saturating_sub(own);
         let count = rest.checked_div(slice).unwrap_or(0).min(MAX_SLICES);
         // Others shall get some, however many contexts somebody makes.
@@ -296,6 +296,6 @@ mod tests {
         let fake = fake.unwrap();
         fake.keep_doorbells(61 * 4096);
         let pool = DoorbellPool::new(fake, &mi300x().chip).unwrap();
-        assert_eq!(pool.pages.size(), 2 * 4096);
+        assert_eq!((pool.pages.size(), pool.slices.count_free()), (3 * 4096, 1));
     }
 }
