@@ -40,8 +40,6 @@ use kernel::{
     task::Kuid, //
 };
 
-pub(crate) use crate::sched::doorbells::slice_bytes as bytes;
-
 /// Every other queue of a copy engine has its doorbell this much further
 /// (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`), at the same place of the second page.
 const MIRROR: usize = 512;

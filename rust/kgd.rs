@@ -311,7 +311,7 @@ pub(crate) trait KernelMemory {
     fn alloc_wave_sync(&self, count: u32) -> Result<BoHandle>;
     /// Gives them back.
     fn free_wave_sync(&self, bo: BoHandle);
-    /// Pages of the doorbell aperture; `map`: the kernel rings them itself.
+    /// Doorbells' pages; `map`: the kernel rings them. `ENOMEM`: others have them, without a wait.
     fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells>;
     /// Gives them back.
     fn free_doorbells(&self, doorbells: RawDoorbells);

@@ -13,7 +13,6 @@
 
 use self::sleep::Sleep;
 use crate::{
-    doorbell,
     gfx::Evidence,
     gpu::{
         self,
@@ -38,7 +37,10 @@ use crate::{
         self,
         Cause, //
     },
-    sched::NodeQueues,
+    sched::{
+        doorbells::slice_bytes,
+        NodeQueues, //
+    },
     smi::SmiEvent,
     svm,
     topology::{
@@ -543,7 +545,7 @@ impl Served {
     /// The same, but they come back when they are touched.
     fn empty_mappings(&self) {
         for node in self.nodes() {
-            let bytes = doorbell::bytes(&node.generation().chip);
+            let bytes = slice_bytes(&node.generation().chip);
             mappings::zap(MmapTarget::Doorbell(node.id()), bytes);
             mappings::zap(MmapTarget::Mmio(node.id()), PAGE_SIZE);
         }

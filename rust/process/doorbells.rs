@@ -7,9 +7,9 @@ use super::{
     ProcessDevice, //
 };
 use crate::{
-    doorbell,
     linux::mmap::Vma,
-    mmap::MmapTarget, //
+    mmap::MmapTarget,
+    sched::doorbells::slice_bytes, //
 };
 use kernel::prelude::*;
 
@@ -20,7 +20,7 @@ pub(crate) fn physical_address(device: &ProcessDevice) -> Result<u64> {
 
 /// Bytes of them.
 pub(crate) fn bytes(device: &ProcessDevice) -> usize {
-    doorbell::bytes(&device.node().generation().chip)
+    slice_bytes(&device.node().generation().chip)
 }
 
 /// Maps the process's doorbells on `device`: all of them or `EINVAL`. `mark`: see
