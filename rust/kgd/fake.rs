@@ -158,6 +158,9 @@ pub(crate) struct Live {
     pub(crate) tables_made: u32,
     pub(crate) table_locks: u32,
     pub(crate) tables_out: bool,
+    /// Whoever wants to lock them waits; somebody does.
+    tables_kept: bool,
+    pub(crate) tables_wanted: bool,
     pub(crate) dma_pages: u64,
     pub(crate) reserved: u64,
     /// Buffers of device pages, copies from and to them, and those that were let go before they

@@ -139,6 +139,8 @@ pub(super) struct State {
     pub(super) always: PageBits,
     /// Pages that were taken away and have to come back before the process's queues do.
     pub(super) lost: PageBits,
+    /// Pages that were lost and are being brought back, by whoever has the granule's turn.
+    pub(super) coming: PageBits,
     /// Since when pages of it cannot be had that have to come back.
     pub(super) missed_since: Option<Instant<Monotonic>>,
 }
@@ -198,6 +200,13 @@ impl Drop for StateGuard<'_> {
 }
 
 impl State {
+    /// The lost pages are going to be brought back: those that are lost from here on were taken
+    /// meanwhile.
+    pub(super) fn begin_to_bring(&mut self) -> PageBits {
+        self.coming = core::mem::replace(&mut self.lost, PageBits::NONE);
+        self.coming
+    }
+
     fn is_incomplete(&self) -> bool {
         !self.lost.is_empty() || self.views.iter().any(|view| !view.stale.is_empty())
     }
@@ -214,6 +223,7 @@ impl Granule {
             views,
             always: PageBits::NONE,
             lost: PageBits::NONE,
+            coming: PageBits::NONE,
             missed_since: None,
         };
         let granule = try_pin_init!(Self {
@@ -287,7 +297,7 @@ impl Granule {
     pub(super) fn shows(&self, gpu: usize, pages: Pages) -> bool {
         let state = self.state();
         let all = |view: &View| {
-            let seen = view.mapped.union(state.lost);
+            let seen = view.mapped.union(state.lost).union(state.coming);
             PageBits::of(pages).minus(seen).is_empty()
         };
         state.views.get(gpu).is_some_and(all)

@@ -381,7 +381,7 @@ impl Svm {
         let Some(turn) = granule.turn() else {
             return Ok(0);
         };
-        let lost = core::mem::replace(&mut granule.state().lost, PageBits::NONE);
+        let lost = granule.state().begin_to_bring();
         let place = map::Place {
             region,
             granule,
@@ -418,6 +418,7 @@ impl Svm {
                 result = Err(EFAULT);
             }
         }
+        granule.state().coming = PageBits::NONE;
         if granule.is_idle() {
             // What was missing has been unmapped, or cannot be touched.
             region.look_again();

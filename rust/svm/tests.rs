@@ -29,6 +29,7 @@ mod tests {
             DeviceMemory, //
         },
         linux::{
+            hmm::Reason,
             test_space,
             users::user_of, //
         }, //
@@ -343,6 +344,42 @@ mod tests {
         assert_eq!(evictions(), 2);
         drop(pins);
         assert!(svm.pins.lock().is_empty());
+    }
+
+    #[test]
+    fn a_save_area_that_is_being_brought_back_is_one() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let saved = part(area, 0, 4);
+        let change = [
+            Attribute::Access(0),
+            Attribute::SetFlags(KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED),
+        ];
+        assert_eq!(svm.set(saved, &change), Ok(()));
+        let region = svm.region_of(saved.start).unwrap();
+        let granule = region.granule(saved.start).unwrap();
+        fake.keep_tables(true);
+        svm.take(&granule, saved, Reason::Other);
+        assert_eq!(fake.live().shared_pages, 0);
+        // The worker waits for page tables.
+        for _ in 0..1000 {
+            if !fake.live().tables_wanted {
+                fsleep(Delta::from_millis(10));
+            }
+        }
+        assert!(fake.live().tables_wanted && granule.state().lost.is_empty());
+        let pin = PinnedPages::new(svm, 0, saved);
+        fake.keep_tables(false);
+        assert!(pin.is_ok());
+        for _ in 0..1000 {
+            if svm.evicting.lock().evicted {
+                fsleep(Delta::from_millis(10));
+            }
+        }
+        assert_eq!(fake.live().shared_pages, 4);
+        assert!(granule.state().coming.is_empty());
     }
 
     #[test]

@@ -7,11 +7,21 @@ use crate::{
     ids::MemoryType,
     linux::hmm::HmmPfn, //
 };
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
+};
 
 impl Fake {
     /// amdgpu has page tables out of VRAM, until somebody locks them.
     pub(crate) fn put_tables_out(&self) {
         self.live.lock().tables_out = true;
+    }
+
+    /// amdgpu has the page tables to itself, or lets them go.
+    pub(crate) fn keep_tables(&self, kept: bool) {
+        let mut live = self.live.lock();
+        (live.tables_kept, live.tables_wanted) = (kept, false);
     }
 
     /// Whether there are page tables for all of these pages. `EINVAL` if not.
@@ -26,6 +36,12 @@ impl Fake {
 impl SharedMemory for Fake {
     fn lock_tables(&self, _vm: &VmHandle) -> Result {
         let mut live = self.live.lock();
+        while live.tables_kept {
+            live.tables_wanted = true;
+            drop(live);
+            fsleep(Delta::from_millis(1));
+            live = self.live.lock();
+        }
         live.table_locks += 1;
         live.tables_out = false;
         Ok(())
