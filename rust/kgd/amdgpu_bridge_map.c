@@ -148,14 +148,17 @@ static bool is_seen_itself(struct amdgpu_device *adev, struct kgd_mem *mem)
 }
 
 /*
- * Whether it is an import of another device's, whose pages that one's IOMMU domain has and this
- * one's has not. kfd_mem_attach() takes it for doorbells or registers, which are SG BOs as well,
- * and kfd_mem_dmamap_sg_bo() follows their list, which an import has not.
+ * Whether another device has imported it. What an import shows has the addresses of its own device.
+ * Where both see the system's memory alike, kfd_mem_attach() puts it into the VM as it is, and when
+ * the exporter moves, amdgpu_dma_buf_move_notify() updates that VM as the importer's: it makes page
+ * tables in the wrong VRAM, and copy engines get jobs of another device. Where an IOMMU translates
+ * for each, kfd_mem_attach() takes it for doorbells or registers, which are SG BOs as well, and
+ * kfd_mem_dmamap_sg_bo() follows their list, which an import has not.
  */
 static bool is_import_elsewhere(struct amdgpu_device *adev, struct kgd_mem *mem)
 {
-	return mem->bo->tbo.type == ttm_bo_type_sg && !mem->bo->tbo.sg &&
-	       !is_seen_itself(adev, mem);
+	return adev != bridge_home(mem) && mem->bo->tbo.type == ttm_bo_type_sg &&
+	       !mem->bo->tbo.sg;
 }
 
 /*
