@@ -276,6 +276,11 @@ static_assert(__same_type(&amdgpu_evict_flags, (struct ttm_device_funcs){ }.evic
 REDIRECT_VOID(amdgpu_evict_flags, (struct ttm_buffer_object *bo, struct ttm_placement *placement),
 	      evict_flags(bo, placement));
 
+static_assert(__same_type(&amdgpu_dma_buf_map, (struct dma_buf_ops){ }.map_dma_buf));
+REDIRECT(struct sg_table *, amdgpu_dma_buf_map,
+	 (struct dma_buf_attachment *attachment, enum dma_data_direction direction),
+	 bridge_dmabuf_map(attachment, direction));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -396,6 +401,7 @@ static struct hook {
 	HOOK_THAT(amdgpu_evf_mgr_attach_fence, ANSWERED_FOR_COMPUTE),
 	HOOK_THAT(amdgpu_amdkfd_bo_validate_and_fence, ANSWERED_FOR_IMPORT),
 	HOOK_THAT(amdgpu_vm_wait_idle, ANSWERED_FOR_COMPUTES_VM),
+	HOOK(amdgpu_dma_buf_map),
 	HOOK(kfd_lookup_process_by_pid),
 	HOOK(kfd_unref_process),
 	HOOK(kfd_signal_vm_fault_event_with_userptr),
@@ -482,6 +488,7 @@ static notrace bool calls_amdgpus(const struct hook *hook)
 {
 	return hook->target == redirect_amdgpu_vm_validate ||
 	       hook->target == redirect_amdgpu_evict_flags ||
+	       hook->target == redirect_amdgpu_dma_buf_map ||
 	       hook->target == redirect_amdgpu_ring_backup_unprocessed_commands;
 }
 

@@ -63,6 +63,8 @@ void bridge_client_let_go(struct amdgpu_device *adev);
 /* Buffers and dma-bufs (amdgpu_bridge_import.c). */
 struct dma_buf *bridge_import_shared(struct kgd_mem *mem);
 void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended);
+struct sg_table *bridge_dmabuf_map(struct dma_buf_attachment *attachment,
+				   enum dma_data_direction direction);
 bool bridge_import_is_known(struct kgd_mem *mem);
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed);

@@ -12,9 +12,9 @@ use anyhow::{ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Device, Kfd, Memory, SmiEvents};
 use kfd_uapi as uapi;
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, RawFd};
 use rustix::fs::{open, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{fcntl_setfd, Errno, FdFlags};
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -28,6 +28,12 @@ pub struct Pinned {
     /// As `elsewhere`, but the exporter's GPU is unbound then, which ends this process (SIGBUS).
     #[arg(long)]
     unbound: bool,
+    /// Import that dma-buf on the GPU that is left when the other one is unbound.
+    #[arg(long, hide = true, requires = "minor")]
+    late: Option<RawFd>,
+    /// The render node of the one that is unbound.
+    #[arg(long, hide = true)]
+    minor: Option<u64>,
     /// Have system memory of everybody's swapped out through the render node of that number.
     #[arg(long, hide = true)]
     squeeze: Option<u64>,
@@ -44,6 +50,9 @@ impl Pinned {
     pub fn run(&self) -> Result<()> {
         if let Some(minor) = self.squeeze {
             return squeeze(minor);
+        }
+        if let (Some(file), Some(minor)) = (self.late, self.minor) {
+            return late(file, minor);
         }
         match self.elsewhere || self.unbound {
             true => self.elsewhere(),
@@ -63,6 +72,11 @@ impl Pinned {
         drop(ticks);
         let file = exported.export()?;
         let imported = Memory::import(user.device(), file.as_fd())?;
+        let refused = map(&imported, home.gpu_id());
+        check(
+            refused == Err(Errno::INVAL),
+            &format!("what one GPU has imported is not mapped on another: {refused:?}"),
+        );
         order(&format!("look {}", file.as_raw_fd()))?;
         drop(exported);
         let said = state_soon("guarded tells")?;
@@ -71,6 +85,14 @@ impl Pinned {
             &format!("the exporter's buffer is there for the importer: {said}"),
         );
         if self.unbound {
+            let (local, _ticks) = vram_and_ticks(&home, MIB, SEED)?;
+            let local = local.export()?;
+            fcntl_setfd(&local, FdFlags::empty())?;
+            Command::new(std::env::current_exe()?)
+                .args(["pinned", "--late", &local.as_raw_fd().to_string()])
+                .arg("--minor")
+                .arg(nodes[0].property("drm_render_minor").to_string())
+                .spawn()?;
             return unbind(nodes[0].property("drm_render_minor"));
         }
         let wrong = wrong_pages(&user, &imported, SEED)?;
@@ -105,6 +127,20 @@ impl Pinned {
         running.finish()?;
         given_back(imported)
     }
+}
+
+fn map(memory: &Memory, gpu: u32) -> Result<(), Errno> {
+    let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
+        handle: memory.handle(),
+        device_ids_array_ptr: &raw const gpu as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    ioctl(
+        memory.device().kfd(),
+        uapi::IOC_MAP_MEMORY_TO_GPU,
+        &mut args,
+    )
 }
 
 fn check(right: bool, what: &str) {
@@ -207,6 +243,30 @@ fn unbind(minor: u64) -> Result<()> {
         .spawn()?;
     std::thread::sleep(PATIENCE);
     anyhow::bail!("the process goes on")
+}
+
+/// Of the VRAM of a GPU that has been unbound nobody gets the addresses any more.
+fn late(file: RawFd, minor: u64) -> Result<()> {
+    let begin = Instant::now();
+    // The node goes when drm calls the device unplugged.
+    while fs::exists(format!("/sys/class/drm/renderD{minor}"))? {
+        ensure!(begin.elapsed() < PATIENCE, "the GPU is not unbound");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kfd = Kfd::open()?;
+    let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
+    let mut args = uapi::kfd_ioctl_import_dmabuf_args {
+        va_addr: 1 << 36,
+        gpu_id: device.gpu_id(),
+        dmabuf_fd: file as u32,
+        ..Default::default()
+    };
+    let refused = ioctl(device.kfd(), uapi::IOC_IMPORT_DMABUF, &mut args);
+    check(
+        refused == Err(Errno::NODEV),
+        &format!("VRAM of a GPU that has gone is not imported: {refused:?}"),
+    );
+    Ok(())
 }
 
 /// A buffer in system memory, for which there is no room.
