@@ -381,7 +381,7 @@ pub(crate) trait ProcessMemory {
     fn unmap_memory_at_end(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
     /// Ends its DMA mapping, after the TLB was flushed.
     fn dma_unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
-    /// Waits until page table updates are done.
+    /// Waits for page table updates. `ERESTARTSYS`: a signal, or `SIGKILL` if not `interruptible`.
     fn sync_memory(&self, memory: &MemoryHandle, interruptible: bool) -> Result;
     /// Maps a buffer in system memory for the kernel.
     fn map_kernel(&self, memory: &MemoryHandle) -> Result<(NonNull<u8>, usize)>;

@@ -330,33 +330,67 @@ static bool stands_still(struct drm_sched_entity *entity)
 	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
 }
 
+/* What a VM's last close waits for, as it is at one time: what comes later is others'. */
+struct awaited {
+	struct dma_fence *fences[3];	/* references, or NULL */
+	u32 immediate, delayed;		/* the last jobs of its entities */
+};
+
+/* Under the reservation of the root. */
+static void note_awaited(struct amdgpu_vm *vm, struct awaited *awaited)
+{
+	awaited->fences[0] = dma_fence_get(vm->last_update);
+	awaited->fences[1] = dma_fence_get(vm->last_unlocked);
+	awaited->fences[2] = dma_fence_get(vm->last_tlb_flush);
+	awaited->immediate = atomic_read(&vm->immediate.fence_seq);
+	awaited->delayed = atomic_read(&vm->delayed.fence_seq);
+}
+
+/* Whether the scheduler has taken all jobs up to that one, which may never have come. */
+static bool is_taken(struct drm_sched_entity *entity, u32 job)
+{
+	struct dma_fence *last;
+
+	if (!spsc_queue_count(&entity->job_queue))
+		return true;
+	guard(rcu)();
+	last = rcu_dereference(entity->last_scheduled);
+	return last && (s32)(lower_32_bits(last->seqno) - job) >= 0;
+}
+
+static bool has_ended(struct amdgpu_vm *vm, const struct awaited *awaited)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(awaited->fences); i++)
+		if (awaited->fences[i] && !dma_fence_is_signaled(awaited->fences[i]))
+			return false;
+	return is_taken(&vm->immediate, awaited->immediate) &&
+	       is_taken(&vm->delayed, awaited->delayed);
+}
+
 /*
  * Schedulers stand still while something is reset, and from a reset of the GPU on that has failed:
  * what is queued never ends then, nor the last close of the file, which waits for it. The reset may
- * come while what hangs is waited for. As nobody else's the process's queues are off. Jobs of
- * others in the VM, which may be queued still, must not run on what these have not written
- * (amdgpu_job_run). What others add meanwhile is theirs, and where nothing ends what hangs, as on a
- * device that is gone, it is as without us.
+ * come while what hangs is waited for. On a device that is gone nobody has them go on. What does
+ * not end is cancelled, as by amdgpu where a process is killed that has given it to the entities;
+ * what an engine has got of it is amdgpu's to end. Jobs of others in the VM, which may be queued
+ * still, must not run on what these have not written (amdgpu_job_run).
  */
 void bridge_tables_stop(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	unsigned int waited, still = 0, i;
-	struct dma_fence *last[3];
-	bool ended, stops = false;
+	unsigned int waited = 0, still = 0, patience = STILL_TIMEOUT_MS, i;
+	struct awaited awaited;
+	bool ended;
 
 	if (vm->vm->use_cpu_for_update)
 		return;
 	dma_resv_lock(resv, NULL);
-	last[0] = dma_fence_get(vm->vm->last_update);
-	last[1] = dma_fence_get(vm->vm->last_unlocked);
-	last[2] = dma_fence_get(vm->vm->last_tlb_flush);
+	note_awaited(vm->vm, &awaited);
 	dma_resv_unlock(resv);
-	for (waited = 0; waited < STOP_TIMEOUT_MS && !stops; waited += STILL_POLL_MS) {
-		ended = true;
-		for (i = 0; i < ARRAY_SIZE(last); i++)
-			ended &= !last[i] || dma_fence_is_signaled(last[i]);
-		if (ended || bridge_is_unplugged(vm->adev))
+	for (; !(ended = has_ended(vm->vm, &awaited)); waited += STILL_POLL_MS) {
+		if (waited >= STOP_TIMEOUT_MS || still >= patience || bridge_is_unplugged(vm->adev))
 			break;
 		msleep(STILL_POLL_MS);
 		dma_resv_lock(resv, NULL);
@@ -364,17 +398,19 @@ void bridge_tables_stop(struct bridge_vm *vm)
 			still += STILL_POLL_MS;
 		else
 			still = 0;
-		stops = still >= (amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
-									   STILL_TIMEOUT_MS);
-		if (stops) {
-			vm->vm->generation++;
-			amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
-			amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
-		}
+		dma_resv_unlock(resv);
+		patience = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
+								   STILL_TIMEOUT_MS;
+	}
+	if (!ended) {
+		dma_resv_lock(resv, NULL);
+		vm->vm->generation++;
+		amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
+		amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
 		dma_resv_unlock(resv);
 	}
-	for (i = 0; i < ARRAY_SIZE(last); i++)
-		dma_fence_put(last[i]);
+	for (i = 0; i < ARRAY_SIZE(awaited.fences); i++)
+		dma_fence_put(awaited.fences[i]);
 }
 
 /* In what tables there are, which needs no other. */
@@ -453,9 +489,15 @@ static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	struct amdgpu_bo_va_mapping *mapping;
 	unsigned int count = 0;
+	long waited;
 	int ret = 0;
 
-	dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, MAX_SCHEDULE_TIMEOUT);
+	do
+		waited = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, true,
+					       MAX_SCHEDULE_TIMEOUT);
+	while (bridge_waits_on(waited));
+	if (waited < 0)
+		return waited;
 	list_for_each_entry(mapping, &vm->freed, list) {
 		ret = bridge_tables_clear(vm, mapping->start, mapping->last);
 		if (ret)
@@ -542,6 +584,7 @@ int bridge_tables_take_out_of(struct amdgpu_vm *vm)
 	struct amdgpu_device *adev = amdgpu_ttm_adev(vm->root.bo->tbo.bdev);
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	struct dma_fence *fence;
+	long waited;
 	int ret;
 
 	/* Whoever notes something later finds them there, or has it taken out the next time. */
@@ -559,9 +602,11 @@ int bridge_tables_take_out_of(struct amdgpu_vm *vm)
 	dma_resv_unlock(resv);
 	if (!fence)
 		return ret;
-	dma_fence_wait(fence, false);
+	do
+		waited = dma_fence_wait(fence, true);
+	while (bridge_waits_on(waited));
 	dma_fence_put(fence);
-	return ret;
+	return ret ?: waited;
 }
 
 int bridge_tables_take_out(struct amdkfd_process_info *info)

@@ -512,7 +512,12 @@ int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
 
 int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool interruptible)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_sync_memory)(adev, mem, interruptible);
+	int ret;
+
+	do
+		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_sync_memory)(adev, mem, true);
+	while (!interruptible && bridge_waits_on(ret));
+	return ret;
 }
 
 /* amdgpu takes the eviction fence from it, and from what shows the same memory on another GPU. */

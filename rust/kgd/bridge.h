@@ -402,6 +402,7 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
 			       struct kgd_mem *mem);
 int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
+/* Waits for page table updates. -ERESTARTSYS: a signal came, or SIGKILL if not @interruptible. */
 int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool interruptible);
 /* Maps a GTT buffer for the CPU, for as long as it lives or until it is unmapped. */
 int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size);

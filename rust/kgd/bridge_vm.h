@@ -190,6 +190,22 @@ static inline bool bridge_is_unplugged(struct amdgpu_device *adev)
 }
 
 /*
+ * Whether a wait that a signal may end is to be begun again: nothing is to end it but what kills
+ * the caller, since behind a reset that has failed nothing may end what is waited for. A signal
+ * that is pending ends each at once.
+ */
+static inline bool bridge_waits_on(long ret)
+{
+	if (ret != -ERESTARTSYS)
+		return false;
+	/* Who is killed has to come to his end. Who is there already has to get on with it. */
+	if (fatal_signal_pending(current) && !(current->flags & PF_EXITING))
+		return false;
+	schedule_timeout_uninterruptible(1);
+	return true;
+}
+
+/*
  * amdgpu waits interruptibly where it has begun to change a buffer already, and leaves it half
  * changed if a signal comes: off the list of what is validated, but with its handle (freeing). So
  * signals wait until it is done; what is left is SIGKILL of a process with several threads, stops

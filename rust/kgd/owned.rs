@@ -506,7 +506,7 @@ impl Memory {
         self.vm.kgd.free_memory(&self.vm.raw, &self.raw, another)
     }
 
-    /// Waits for its page table updates.
+    /// See [`ProcessMemory::sync_memory`].
     pub(crate) fn sync(&self, interruptible: bool) -> Result {
         self.vm.kgd.sync_memory(&self.raw, interruptible)
     }

@@ -195,8 +195,13 @@ fn unmap_each(process: &Process, memory: &Memory, gpus: &[u32], done: &mut u32) 
 /// first error counts. `ERESTARTSYS`: one may, for a signal came while it was being reset, and
 /// [`free`] waits for it.
 fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
-    // No signal ends that: who comes out too early can free what the GPU still reads.
+    // No signal ends that but SIGKILL: who comes out too early can free what the GPU still reads.
+    // What is left then is done when the process has ended.
     let mut result = memory.sync(false);
+    if result == Err(ERESTARTSYS) {
+        with_vms(process, gpus).for_each(|(device, _)| device.unflushed().add());
+        return result;
+    }
     // All of them, before any is waited for: a signal may end that.
     for (device, vm) in with_vms(process, gpus) {
         // Nothing is forgotten by a GPU that is about to be reset, or does not answer. Its waves go

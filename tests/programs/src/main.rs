@@ -31,6 +31,7 @@ mod gutted;
 mod handles;
 mod ipc;
 mod kill;
+mod late_update;
 mod limits;
 mod map_no_table;
 mod marks;
@@ -74,13 +75,21 @@ enum Command {
     Errno,
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
-    NotOpener { fd: i32, gpu_id: u32 },
+    NotOpener {
+        fd: i32,
+        gpu_id: u32,
+    },
     /// What `errno` runs as another process, to go on as another program with its file.
     #[command(hide = true)]
-    BeforeExec { gpu_id: u32 },
+    BeforeExec {
+        gpu_id: u32,
+    },
     /// What that goes on as.
     #[command(hide = true)]
-    AfterExec { fd: i32, gpu_id: u32 },
+    AfterExec {
+        fd: i32,
+        gpu_id: u32,
+    },
     /// What `errno` runs as another process, which gives its rights away.
     #[command(hide = true)]
     WithoutRights {
@@ -179,6 +188,7 @@ enum Command {
     Kill(kill::Kill),
     /// Have a queue and wait for the events of a GPU that failed; print them.
     Exception(exception::Exception),
+    LateUpdate(late_update::LateUpdate),
     /// Have packets refused, and print what a runtime is told of each.
     Refused(refused::Refused),
     /// Have each allocation and each copy of user memory fail in turn, in each call, and see that
@@ -269,6 +279,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Contexts(contexts) => contexts.run(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
+        Command::LateUpdate(update) => update.run(),
         Command::Refused(refused) => refused.run(),
         Command::Faults(faults) => faults.run(),
         Command::Figures => figures::all(),
