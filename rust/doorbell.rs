@@ -84,7 +84,7 @@ fn is_for_compute(facts: &GpuFacts, id: usize) -> bool {
 
 impl ProcessDoorbells {
     /// Takes pages of the aperture, for a process of that user's. `ENOMEM`: they are all taken, or
-    /// the user, who has no CAP_SYS_RESOURCE, has half of them.
+    /// the user, who has no CAP_SYS_RESOURCE, has half of them and no more than an eighth is free.
     pub(crate) fn new(
         pool: &Arc<DoorbellPool>,
         facts: &GpuFacts,

@@ -57,6 +57,8 @@ pub(crate) struct DoorbellPool {
     /// Bytes of a slice.
     slice: usize,
     slices: Arc<Slices>,
+    /// While more are free, who has half of all gets another one.
+    spare: usize,
     users: Arc<Users<()>>,
 }
 
@@ -76,7 +78,7 @@ impl DoorbellPool {
         let pages = take(kgd, own + slice)?;
         let rest = pages.size().saturating_sub(own);
         let count = rest.checked_div(slice).unwrap_or(0).min(MAX_SLICES);
-        // Others shall get some, however many contexts somebody makes.
+        // Others shall get some, however many contexts somebody makes; who is alone has most.
         let max = (count / 2).max(1);
         let class = static_lock_class!();
         let pool = Self {
@@ -84,6 +86,7 @@ impl DoorbellPool {
             own,
             slice,
             slices: Arc::new(Slots::new(count), GFP_KERNEL)?,
+            spare: count.div_ceil(8),
             users: Users::new(c"amdkfd::DoorbellPool::users", class, max, ENOMEM)?,
         };
         Ok(Arc::new(pool, GFP_KERNEL)?)
@@ -100,13 +103,15 @@ impl DoorbellPool {
     }
 
     /// A slice, for a process of that user's on a node. `ENOMEM`: there is none left, or the user
-    /// has half of all, unless `is_exempt` says that this does not matter. May sleep.
+    /// has half of all and no more than an eighth is free, unless `is_exempt` says that this does
+    /// not matter. May sleep.
     pub(crate) fn slice(
         self: &Arc<Self>,
         user: Kuid,
         is_exempt: impl Fn() -> bool,
     ) -> Result<DoorbellSlice> {
-        let share = self.users.share(user, (), is_exempt)?;
+        let has_spare = || self.slices.count_free() > self.spare;
+        let share = self.users.share(user, (), || has_spare() || is_exempt())?;
         let slot = Slots::take(self.slices.clone()).ok_or(ENOMEM)?;
         Ok(DoorbellSlice {
             slot,
@@ -235,7 +240,6 @@ mod tests {
         let pool = pool.unwrap();
         let take = |user| pool.slice(user_of(user), || false);
         let mut first: [_; 4] = core::array::from_fn(|_| take(1).ok());
-        assert_eq!(take(1).err(), Some(ENOMEM));
         let others: [_; 4] = core::array::from_fn(|_| take(2).ok());
         assert_eq!(take(3).err(), Some(ENOMEM));
         assert_eq!(pool.slice(user_of(1), || true).err(), Some(ENOMEM));
@@ -255,6 +259,24 @@ mod tests {
         assert_eq!(pool.users.counts(), (0, 0));
         drop(pool);
         assert_eq!(fake.live(), Live::default());
+    }
+
+    #[test]
+    fn who_is_alone_has_most() {
+        let (_fake, pool) = pool(2 + 8 * 2);
+        let pool = pool.unwrap();
+        let take = |user| pool.slice(user_of(user), || false);
+        let alone: [_; 7] = core::array::from_fn(|_| take(1).unwrap());
+        assert_eq!(take(1).err(), Some(ENOMEM));
+        assert!(take(2).is_ok());
+        assert!(pool.slice(user_of(1), || true).is_ok());
+        drop(alone);
+        // The last eighth is for who has less than half.
+        let first: [_; 4] = core::array::from_fn(|_| take(1).unwrap());
+        let others: [_; 3] = core::array::from_fn(|_| take(2).unwrap());
+        assert_eq!(take(1).err(), Some(ENOMEM));
+        assert!(take(2).is_ok());
+        drop((first, others));
     }
 
     #[test]
