@@ -19,7 +19,9 @@ int bridge_memory_describe(struct kgd_mem *mem, struct bridge_memory_facts *out)
 		.mmap_offset = amdgpu_bo_mmap_offset(mem->bo),
 		.flags = mem->alloc_flags,
 	};
-	if (!(mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR))
+	/* It is VRAM's or GTT's if they are asked for, too, and has no pages of the user's. */
+	if (!(mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR) ||
+	    mem->alloc_flags & (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT))
 		return 0;
 	return amdgpu_call(amdgpu_ttm_tt_get_userptr)(&mem->bo->tbo, &out->user_address);
 }

@@ -92,8 +92,9 @@ pub(crate) struct SavedRange {
 /// RESTORE: makes what `places` describe in a process that has no VM yet, by the same names. Its
 /// queues do not run before [`resume`]. `EBADF`: it is another one's than the current task's;
 /// `EOPNOTSUPP`: it is a context beside another process; `EINVAL`: the process has a VM, it is no
-/// checkpoint, or does not fit these GPUs. After an error the process is as before, but that it may
-/// have VMs, which cannot be given back.
+/// checkpoint, or does not fit these GPUs; `EIO`: one was reset meanwhile; `EAGAIN`: one is being
+/// reset. After another error than that the process is as before, but that it may have VMs, which
+/// cannot be given back.
 pub(crate) fn restore(process: &Process, places: Places, sizes: Sizes) -> Result {
     // Whoever needs the VMs' memory finds them by the address space in which they were made.
     if !process.is_current() {
@@ -293,9 +294,13 @@ impl<'a> Made<'a> {
             }
             self.object(&mut private)?;
         }
-        match private.is_empty() {
-            true => Ok(()),
-            false => Err(EINVAL),
+        if !private.is_empty() {
+            return Err(EINVAL);
+        }
+        // A reset has told the events that there were by then, and no queue would ever run.
+        match self.process.has_lost() {
+            true => Err(EIO),
+            false => Ok(()),
         }
     }
 
@@ -306,6 +311,10 @@ impl<'a> Made<'a> {
         }
         let bytes = devices.len() * size_of::<kfd_criu_device_bucket>();
         let mut reader = user_slice(at, bytes).reader();
+        // Who is told to come again must not find a VM.
+        for device in devices {
+            device.node().resets().quiet().map(drop)?;
+        }
         let mut named: KVec<u32> = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for _ in 0..count {
             let bucket: kfd_criu_device_bucket = reader.read()?;

@@ -31,6 +31,17 @@ impl Bench {
         let outcome = ioctl(self.kfd(), uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args);
         show(&format!("ALLOC_MEMORY_OF_GPU {case}"), outcome);
         if outcome.is_ok() {
+            for (what, op) in [
+                ("PROCESS_INFO", uapi::KFD_CRIU_OP_PROCESS_INFO),
+                ("UNPAUSE", uapi::KFD_CRIU_OP_UNPAUSE),
+            ] {
+                let mut args = uapi::kfd_ioctl_criu_args {
+                    op,
+                    ..Default::default()
+                };
+                let counted = ioctl(self.kfd(), uapi::IOC_CRIU_OP, &mut args);
+                show(&format!("{what} {case}"), counted);
+            }
             let mut free = uapi::kfd_ioctl_free_memory_of_gpu_args {
                 handle: args.handle,
             };
@@ -87,6 +98,7 @@ pub(super) fn memory(bench: &Bench) {
         GTT,
         VRAM | GTT,
         GTT | USERPTR,
+        VRAM | USERPTR,
         1 << 5,
         1 << 22,
         DOORBELL,
