@@ -281,6 +281,10 @@ REDIRECT(struct sg_table *, amdgpu_dma_buf_map,
 	 (struct dma_buf_attachment *attachment, enum dma_data_direction direction),
 	 bridge_dmabuf_map(attachment, direction));
 
+static_assert(__same_type(&amdgpu_job_timedout, (struct drm_sched_backend_ops){ }.timedout_job));
+REDIRECT(enum drm_gpu_sched_stat, amdgpu_job_timedout, (struct drm_sched_job *job),
+	 bridge_job_abandoned(job));
+
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 	      restore_postponed(mm));
 
@@ -339,6 +343,7 @@ enum answered {
 	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: has a process acquired it? */
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
+	ANSWERED_WHEN_UNPLUGGED,	/* the argument is a job: of a device that has gone? */
 };
 
 /* The busy ones first, by interrupt and by page: the handler looks from the top. */
@@ -402,6 +407,7 @@ static struct hook {
 	HOOK_THAT(amdgpu_amdkfd_bo_validate_and_fence, ANSWERED_FOR_IMPORT),
 	HOOK_THAT(amdgpu_vm_wait_idle, ANSWERED_FOR_COMPUTES_VM),
 	HOOK(amdgpu_dma_buf_map),
+	HOOK_THAT(amdgpu_job_timedout, ANSWERED_WHEN_UNPLUGGED),
 	HOOK(kfd_lookup_process_by_pid),
 	HOOK(kfd_unref_process),
 	HOOK(kfd_signal_vm_fault_event_with_userptr),
@@ -447,6 +453,12 @@ static notrace bool is_without_tables(const struct amdgpu_vm *vm)
 	return READ_ONCE(vm->is_compute_context) && bridge_tables_are_away(vm);
 }
 
+/* amdgpu's looks once more, in a section that ends before the device counts as unplugged. */
+static notrace bool is_abandoned(const struct drm_sched_job *job)
+{
+	return READ_ONCE(adev_to_drm(to_amdgpu_ring(job->sched)->adev)->unplugged);
+}
+
 static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 			    struct ftrace_regs *fregs)
 {
@@ -479,6 +491,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 	case ANSWERED_WITHOUT_TABLES:
 		return serves &&
 			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));
+	case ANSWERED_WHEN_UNPLUGGED:
+		return serves && is_abandoned(first);
 	}
 	return serves;
 }

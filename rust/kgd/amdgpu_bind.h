@@ -37,11 +37,12 @@ extern struct workqueue_struct *kfd_process_wq;
 /* Declared in drm_internal.h. */
 void drm_gem_object_handle_put_unlocked(struct drm_gem_object *obj);
 /*
- * Static in amdgpu_amdkfd_gpuvm.c, amdgpu_dma_buf.c, amdgpu_ttm.c, kfd_chardev.c, kfd_device.c and
- * kfd_process.c.
+ * Static in amdgpu_amdkfd_gpuvm.c, amdgpu_dma_buf.c, amdgpu_job.c, amdgpu_ttm.c, kfd_chardev.c,
+ * kfd_device.c and kfd_process.c.
  */
 void amdgpu_amdkfd_restore_userptr_worker(struct work_struct *work);
 struct sg_table *amdgpu_dma_buf_map(struct dma_buf_attachment *attach, enum dma_data_direction dir);
+enum drm_gpu_sched_stat amdgpu_job_timedout(struct drm_sched_job *job);
 void amdgpu_evict_flags(struct ttm_buffer_object *bo, struct ttm_placement *placement);
 extern int kfd_char_dev_major;
 extern int kfd_locked;

@@ -327,6 +327,33 @@ void bridge_gem_begin(struct amdgpu_vm *vm)
 	mutex_unlock(&info->lock);
 }
 
+/*
+ * Waits for what moves or clears the memory that an import shows, as it is now, under its
+ * reservation. -EIO: it was cancelled, by a reset, say, and there is what the memory had before.
+ */
+static int await_moves(struct dma_resv *resv)
+{
+	struct dma_fence **fences;
+	unsigned int count, i;
+	long ret;
+
+	ret = dma_resv_get_fences(resv, DMA_RESV_USAGE_KERNEL, &count, &fences);
+	if (ret)
+		return ret;
+	for (i = 0; i < count; i++) {
+		if (!ret) {
+			do
+				ret = dma_fence_wait(fences[i], true);
+			while (bridge_waits_on(ret));
+			if (!ret && fences[i]->error)
+				ret = -EIO;
+		}
+		dma_fence_put(fences[i]);
+	}
+	kfree(fences);
+	return ret;
+}
+
 static int validate(struct amdgpu_bo *bo, u32 domain)
 {
 	struct ttm_operation_ctx ctx = { };
@@ -339,9 +366,7 @@ static int validate(struct amdgpu_bo *bo, u32 domain)
 		return -EINVAL;
 	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, domain);
 	ret = amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
-	if (!ret)
-		amdgpu_call(amdgpu_bo_sync_wait)(bo, AMDGPU_FENCE_OWNER_KFD, false);
-	return ret;
+	return ret ?: await_moves(bo->tbo.base.resv);
 }
 
 /* The one VM of the fence's process that has the buffer; NULL if none has, or several have. */

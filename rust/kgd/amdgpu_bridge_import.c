@@ -335,18 +335,15 @@ int bridge_import_fence(struct amdkfd_process_info *info)
 
 /*
  * The memory of a device that has left amdgpu is whoever's has the device now, be it amdgpu anew or
- * a virtual machine: nobody gets its addresses, nor what amdgpu would copy from there. What lies in
- * the system's memory is its buffers' still.
+ * a virtual machine, and the pages that its buffers had of the system's are given back
+ * (ttm_device_clear_dma_mappings()), though the buffers name them still: nobody gets any address.
  */
 struct sg_table *bridge_dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)
 {
 	const struct amdgpu_bo *bo = gem_to_amdgpu_bo(attachment->dmabuf->priv);
-	const struct ttm_resource *resource = bo->tbo.resource;
 
-	dma_resv_assert_held(bo->tbo.base.resv);
-	if (resource && resource->mem_type != TTM_PL_SYSTEM && resource->mem_type != TTM_PL_TT &&
-	    bridge_is_unplugged(amdgpu_ttm_adev(bo->tbo.bdev)))
+	if (bridge_is_unplugged(amdgpu_ttm_adev(bo->tbo.bdev)))
 		return ERR_PTR(-ENODEV);
 	return amdgpu_call(amdgpu_dma_buf_map)(attachment, direction);
 }

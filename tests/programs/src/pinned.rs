@@ -6,7 +6,7 @@
 
 use crate::pressure::{is_of, settled, told};
 use crate::raw::ioctl;
-use crate::running::{fill, moves, vram_and_ticks, wrong_pages, Running, PATIENCE};
+use crate::running::{fill, moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
@@ -16,6 +16,7 @@ use rustix::fd::{AsFd, AsRawFd, RawFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::io::{fcntl_setfd, Errno, FdFlags};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -28,9 +29,12 @@ pub struct Pinned {
     /// As `elsewhere`, but the exporter's GPU is unbound then, which ends this process (SIGBUS).
     #[arg(long)]
     unbound: bool,
-    /// Import that dma-buf on the GPU that is left when the other one is unbound.
+    /// Instead: import VRAM of the one GPU on the other when there is that file.
+    #[arg(long)]
+    stuck: Option<PathBuf>,
+    /// Import these dma-bufs on the GPU that is left when the other one is unbound.
     #[arg(long, hide = true, requires = "minor")]
-    late: Option<RawFd>,
+    late: Vec<RawFd>,
     /// The render node of the one that is unbound.
     #[arg(long, hide = true)]
     minor: Option<u64>,
@@ -51,8 +55,11 @@ impl Pinned {
         if let Some(minor) = self.squeeze {
             return squeeze(minor);
         }
-        if let (Some(file), Some(minor)) = (self.late, self.minor) {
-            return late(file, minor);
+        if let Some(minor) = self.minor {
+            return late(&self.late, minor);
+        }
+        if let Some(go) = &self.stuck {
+            return stuck(go);
         }
         match self.elsewhere || self.unbound {
             true => self.elsewhere(),
@@ -85,15 +92,17 @@ impl Pinned {
             &format!("the exporter's buffer is there for the importer: {said}"),
         );
         if self.unbound {
+            let minor = nodes[0].property("drm_render_minor");
             let (local, _ticks) = vram_and_ticks(&home, MIB, SEED)?;
-            let local = local.export()?;
-            fcntl_setfd(&local, FdFlags::empty())?;
-            Command::new(std::env::current_exe()?)
-                .args(["pinned", "--late", &local.as_raw_fd().to_string()])
-                .arg("--minor")
-                .arg(nodes[0].property("drm_render_minor").to_string())
-                .spawn()?;
-            return unbind(nodes[0].property("drm_render_minor"));
+            let files = [local.export()?, Memory::gtt(&home, MIB << 20)?.export()?];
+            let mut late = Command::new(std::env::current_exe()?);
+            late.args(["pinned", "--minor", &minor.to_string()]);
+            for file in &files {
+                fcntl_setfd(file, FdFlags::empty())?;
+                late.args(["--late", &file.as_raw_fd().to_string()]);
+            }
+            late.spawn()?;
+            return unbind(minor);
         }
         let wrong = wrong_pages(&user, &imported, SEED)?;
         check(wrong == 0, &format!("{wrong} pages are not the exporter's"));
@@ -245,8 +254,8 @@ fn unbind(minor: u64) -> Result<()> {
     anyhow::bail!("the process goes on")
 }
 
-/// Of the VRAM of a GPU that has been unbound nobody gets the addresses any more.
-fn late(file: RawFd, minor: u64) -> Result<()> {
+/// Of the memory of a GPU that has been unbound nobody gets the addresses any more.
+fn late(files: &[RawFd], minor: u64) -> Result<()> {
     let begin = Instant::now();
     // The node goes when drm calls the device unplugged.
     while fs::exists(format!("/sys/class/drm/renderD{minor}"))? {
@@ -255,18 +264,42 @@ fn late(file: RawFd, minor: u64) -> Result<()> {
     }
     let kfd = Kfd::open()?;
     let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
+    for file in files {
+        let refused = import(&device, *file);
+        check(
+            refused == Err(Errno::NODEV),
+            &format!("memory of a GPU that has gone is not imported: {refused:?}"),
+        );
+    }
+    Ok(())
+}
+
+fn import(device: &Device, file: RawFd) -> Result<(), Errno> {
     let mut args = uapi::kfd_ioctl_import_dmabuf_args {
         va_addr: 1 << 36,
         gpu_id: device.gpu_id(),
         dmabuf_fd: file as u32,
         ..Default::default()
     };
-    let refused = ioctl(device.kfd(), uapi::IOC_IMPORT_DMABUF, &mut args);
-    check(
-        refused == Err(Errno::NODEV),
-        &format!("VRAM of a GPU that has gone is not imported: {refused:?}"),
-    );
-    Ok(())
+    ioctl(device.kfd(), uapi::IOC_IMPORT_DMABUF, &mut args)
+}
+
+/// The exporter's copy engine moves it to where the importer sees it, or does not.
+fn stuck(go: &Path) -> Result<()> {
+    let kfd = Kfd::open()?;
+    let nodes = topology::gpus()?;
+    let open = |number: usize| -> Result<_> {
+        let node = nodes.get(number).context("two GPUs are needed")?;
+        Ok(Device::acquire(&kfd, node)?)
+    };
+    let (home, user) = (open(0)?, open(1)?);
+    let (exported, _ticks) = vram_and_ticks(&home, MIB, SEED)?;
+    let file = exported.export()?;
+    say("ready")?;
+    while !go.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    say(&format!("imported: {:?}", import(&user, file.as_raw_fd())))
 }
 
 /// A buffer in system memory, for which there is no room.
