@@ -307,7 +307,7 @@ impl Buffers {
         for buffer in buffers.iter() {
             for vm in vms() {
                 // A failure shows when it is freed.
-                let _ = vm.unmap_at_end(buffer.memory());
+                let _ = vm.unmap_at_end(buffer.memory(), true);
             }
         }
         self.vram.store(0, Relaxed);

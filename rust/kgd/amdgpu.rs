@@ -473,9 +473,10 @@ impl ProcessMemory for Amdgpu {
         to_result(unsafe { c::bridge_memory_unmap(self.adev(), vm(handle), mem(memory)) })
     }
 
-    fn unmap_memory_at_end(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {
+    fn unmap_memory_at_end(&self, handle: &VmHandle, memory: &MemoryHandle, ended: bool) -> Result {
+        let (vm, memory) = (vm(handle), mem(memory));
         // SAFETY: By their invariants, device, VM and buffer are live.
-        to_result(unsafe { c::bridge_memory_unmap_at_end(self.adev(), vm(handle), mem(memory)) })
+        to_result(unsafe { c::bridge_memory_unmap_at_end(self.adev(), vm, memory, ended) })
     }
 
     fn dma_unmap_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {

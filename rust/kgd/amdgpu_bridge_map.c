@@ -251,7 +251,8 @@ static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
 		bridge_halves_recall_one(entry);
 		ret = note(mem, entry) ?: ret;
 	}
-	if (!ret && mapped != mem->mapped_to_gpu_memory && !bridge_tables_are_away(vm->vm)) {
+	if (!ret && mapped != mem->mapped_to_gpu_memory && !vm->stopped &&
+	    !bridge_tables_are_away(vm->vm)) {
 		ret = bridge_tables_bring_back(vm->adev, vm->vm);
 		if (ret)
 			mem->mapped_to_gpu_memory = mapped;
@@ -267,13 +268,20 @@ static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
  * nobody would try again, and the buffer would stay and have pointers into a VM that is freed. But
  * the process does not use those tables any more. What is noted goes with the VM, or, where
  * somebody else has its file, when he brings them back (bridge_tables_validate()).
+ *
+ * Each unmapping by copy engines is a job, which takes a piece of a pool that all VMs of the device
+ * share, and waits for one: where schedulers stand still there would be none left.
  */
 int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
-			       struct kgd_mem *mem)
+			       struct kgd_mem *mem, bool ended)
 {
 	int ret;
 
-	if (!bridge_memory_unmap(adev, vm, mem))
+	if (ended && !vm->ends) {
+		vm->ends = true;
+		vm->stopped = bridge_tables_stop(vm);
+	}
+	if (!vm->stopped && !bridge_memory_unmap(adev, vm, mem))
 		return 0;
 	ret = note_all(vm, mem);
 	/* The buffer stays, and has pointers into the VM: so does that. */

@@ -396,11 +396,12 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
 /*
- * The same when the process is off for good, mapped or not: there are page tables for it or not.
- * Its translations need not be invalidated. -EBUSY: a queue still uses it.
+ * The same when the process has no queue, mapped or not: there are page tables for it or not. Its
+ * translations need not be invalidated. -EBUSY: a queue still uses it. @ended: the process has, and
+ * does not wait for jobs that never end.
  */
 int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
-			       struct kgd_mem *mem);
+			       struct kgd_mem *mem, bool ended);
 int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
 /* Waits for page table updates. -ERESTARTSYS: a signal came, or SIGKILL if not @interruptible. */
 int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool interruptible);

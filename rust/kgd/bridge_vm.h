@@ -45,6 +45,7 @@ struct bridge_vm {
 	struct list_head acquiring;		/* among those being acquired */
 	struct mutex flushing;			/* amdgpu skips a flush that another has begun */
 	bool hangs;				/* an update of page tables did not end in time */
+	bool ends, stopped;			/* the process has; its jobs were cancelled */
 	struct amdgpu_vm_update_funcs by_jobs;	/* how copy engines write page tables */
 	struct amdgpu_job *jobs[4];		/* of updates by them that go on, or have failed */
 	struct amdgpu_bo_vm *cleared;		/* the last table given to them, by its name */
@@ -106,11 +107,12 @@ static inline bool bridge_keeps_addresses(const struct amdgpu_bo *bo)
  * the job is done by which copy engines write them: whoever of those who have the VM's file is
  * killed, stopped or has a signal (amdgpu_bridge_tables.c). Both take the reservation of the VM's
  * root. Only we map memory into the VM without that; not before begin, nor after end. stop: behind
- * end; where copy engines stand still, what they were to write never is, and the VM takes no jobs.
+ * the end of the process; where copy engines stand still, what they were to write never is, and the
+ * VM takes no jobs. Returns whether that is so.
  */
 void bridge_tables_begin(struct bridge_vm *vm);
 void bridge_tables_end(struct bridge_vm *vm);
-void bridge_tables_stop(struct bridge_vm *vm);
+bool bridge_tables_stop(struct bridge_vm *vm);
 
 /*
  * Behind an unmapping: the buffer's memory is nobody else's before copy engines have done what they

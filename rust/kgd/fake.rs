@@ -541,7 +541,7 @@ impl ProcessMemory for Fake {
         Ok(())
     }
 
-    fn unmap_memory_at_end(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
+    fn unmap_memory_at_end(&self, _: &VmHandle, memory: &MemoryHandle, _: bool) -> Result {
         let _live = self.live.lock();
         // SAFETY: the owner's; `live` keeps others out.
         let buffer = unsafe { buffer(memory) };

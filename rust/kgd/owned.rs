@@ -388,9 +388,9 @@ impl Vm {
         self.kgd.unmap_memory(&self.raw, &memory.raw)
     }
 
-    /// Unmaps it, if it is mapped, of a process that is off for good.
-    pub(crate) fn unmap_at_end(&self, memory: &Memory) -> Result {
-        self.kgd.unmap_memory_at_end(&self.raw, &memory.raw)
+    /// Unmaps it, if it is mapped, of a process that has no queue, or has `ended`.
+    pub(crate) fn unmap_at_end(&self, memory: &Memory, ended: bool) -> Result {
+        self.kgd.unmap_memory_at_end(&self.raw, &memory.raw, ended)
     }
 
     /// Loads a copy queue of the process from its MQD `offset` bytes into `mqd`.

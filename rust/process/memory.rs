@@ -18,7 +18,10 @@ use crate::{
         TlbFlush,
         Vm, //
     },
-    linux::ratelimit::may_complain,
+    linux::{
+        ratelimit::may_complain,
+        task::is_killed, //
+    },
     memory::{
         request::{
             BufferRequest,
@@ -98,11 +101,15 @@ pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Ha
     Ok(Handle::new(device.user_id(), index))
 }
 
-/// Frees a buffer. `ERESTARTSYS`: a signal came while a GPU of the process's was being reset.
+/// Frees a buffer. `ERESTARTSYS`: a signal came while a GPU of the process's was being reset, or
+/// the process is being killed: its end sees to that.
 pub(crate) fn free(process: &Process, handle: Handle) -> Result {
     let buffers = process.device(handle.gpu_id())?.buffers();
     // Who has unmapped it may not have waited to the end.
-    buffers.free(handle.index(), || await_resets(process))
+    buffers.free(handle.index(), || match is_killed() {
+        true => Err(ERESTARTSYS),
+        false => await_resets(process),
+    })
 }
 
 /// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's
@@ -174,6 +181,9 @@ pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut 
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
         let before = *done;
         let unmapped = unmap_each(process, memory, gpus, done);
+        if unmapped == Err(ERESTARTSYS) {
+            with_vms(process, gpus).for_each(|(device, _)| device.unflushed().add());
+        }
         if unmapped.is_err() && *done == before {
             return unmapped;
         }
@@ -198,9 +208,9 @@ fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
     // No signal ends that but SIGKILL: who comes out too early can free what the GPU still reads.
     // What is left then is done when the process has ended.
     let mut result = memory.sync(false);
-    if result == Err(ERESTARTSYS) {
+    if is_killed() {
         with_vms(process, gpus).for_each(|(device, _)| device.unflushed().add());
-        return result;
+        return Err(ERESTARTSYS);
     }
     // All of them, before any is waited for: a signal may end that.
     for (device, vm) in with_vms(process, gpus) {

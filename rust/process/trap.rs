@@ -102,8 +102,9 @@ impl TrapMemory {
 
 impl Drop for TrapMemory {
     fn drop(&mut self) {
-        drop(self.mapping.take());
-        if let Err(error) = self.vm.unmap_at_end(&self.memory) {
+        // Without, it could not be made: the process goes on.
+        let ended = self.mapping.take().is_some();
+        if let Err(error) = self.vm.unmap_at_end(&self.memory, ended) {
             let (pid, name) = (self.vm.task().pid, self.vm.pci_name());
             gpu_err!(
                 name,

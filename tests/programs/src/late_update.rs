@@ -26,6 +26,9 @@ pub struct LateUpdate {
     /// The file; it says "waiting" before.
     #[arg(long)]
     go: PathBuf,
+    /// Have so many other buffers mapped.
+    #[arg(long, default_value_t = 0)]
+    beside: u32,
 }
 
 fn map(memory: &Memory) -> Result<(), Errno> {
@@ -63,6 +66,10 @@ impl LateUpdate {
         let kfd = Kfd::open()?;
         let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
         let memory = Memory::gtt(&device, 4096)?;
+        let mut beside = Vec::new();
+        for _ in 0..self.beside {
+            beside.push(Memory::gtt(&device, 4096)?);
+        }
         if self.change == Change::Map {
             unmap(&memory)?;
         }
@@ -76,6 +83,7 @@ impl LateUpdate {
             Change::Unmap => unmap(&memory),
         };
         println!("changed: {said:?}");
+        drop(beside);
         Ok(())
     }
 }
