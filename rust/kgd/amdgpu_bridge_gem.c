@@ -328,35 +328,31 @@ void bridge_gem_begin(struct amdgpu_vm *vm)
 }
 
 /*
- * Waits for what moves or clears the memory that an import shows, as it is now, under its
- * reservation. -EIO: it was cancelled, by a reset, say, and there is what the memory had before.
+ * Waits for what moves or clears the memory that an import shows, under its reservation. -EIO: that
+ * was cancelled since then, by a reset, say, and there is what the memory had before.
  */
-static int await_moves(struct dma_resv *resv)
+static int await_moves(struct dma_resv *resv, ktime_t since)
 {
-	struct dma_fence **fences;
-	unsigned int count, i;
+	struct dma_resv_iter cursor;
+	struct dma_fence *fence;
 	long ret;
 
-	ret = dma_resv_get_fences(resv, DMA_RESV_USAGE_KERNEL, &count, &fences);
-	if (ret)
-		return ret;
-	for (i = 0; i < count; i++) {
-		if (!ret) {
-			do
-				ret = dma_fence_wait(fences[i], true);
-			while (bridge_waits_on(ret));
-			if (!ret && fences[i]->error)
-				ret = -EIO;
-		}
-		dma_fence_put(fences[i]);
+	dma_resv_for_each_fence(&cursor, resv, DMA_RESV_USAGE_KERNEL, fence) {
+		do
+			ret = dma_fence_wait(fence, true);
+		while (bridge_waits_on(ret));
+		if (ret)
+			return ret;
+		if (fence->error && ktime_compare(dma_fence_timestamp(fence), since) >= 0)
+			return -EIO;
 	}
-	kfree(fences);
-	return ret;
+	return 0;
 }
 
 static int validate(struct amdgpu_bo *bo, u32 domain)
 {
 	struct ttm_operation_ctx ctx = { };
+	ktime_t begin = ktime_get();
 	int ret;
 
 	if (bo->tbo.pin_count)
@@ -366,7 +362,7 @@ static int validate(struct amdgpu_bo *bo, u32 domain)
 		return -EINVAL;
 	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, domain);
 	ret = amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
-	return ret ?: await_moves(bo->tbo.base.resv);
+	return ret ?: await_moves(bo->tbo.base.resv, begin);
 }
 
 /* The one VM of the fence's process that has the buffer; NULL if none has, or several have. */

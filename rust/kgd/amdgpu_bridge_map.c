@@ -251,7 +251,8 @@ static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
 		bridge_halves_recall_one(entry);
 		ret = note(mem, entry) ?: ret;
 	}
-	if (!ret && mapped != mem->mapped_to_gpu_memory && !vm->stopped &&
+	/* Where its entities are stopped nobody has jobs, before amdgpu has taken that out. */
+	if (!ret && mapped != mem->mapped_to_gpu_memory && !vm->vm->delayed.stopped &&
 	    !bridge_tables_are_away(vm->vm)) {
 		ret = bridge_tables_bring_back(vm->adev, vm->vm);
 		if (ret)

@@ -16,61 +16,24 @@
 #include "bridge.h"
 #include "bridge_vm.h"
 
-/* Its scheduler is in a reset, or behind one that has failed. */
-static bool stands_still(struct drm_sched_entity *entity)
-{
-	guard(spinlock)(&entity->lock);
-	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
-}
-
-/* Whether it is the VM of the current task's process. */
-static bool is_own(const struct amdgpu_vm *vm)
-{
-	const struct amdkfd_process_info *info = READ_ONCE(vm->process_info);
-
-	return info && info->pid == task_tgid(current);
-}
-
 /*
  * Where the CPU writes page tables amdgpu waits before it does, and where a signal, a stop or a
  * freezer ends the wait it writes nothing: amdgpu_vm_clear_freed() forgets the mapping even so, and
  * amdgpu_vm_pte_update_flags() the error. So it is waited for here what nothing ends: moves and
- * clears of the tables, and jobs in the VM, which amdgpu ends itself when they take too long, but
- * not behind a reset that has failed. There queues are off, and who is killed leaves it to the end
- * of his process.
+ * clears of the tables, and jobs in the VM, which amdgpu ends itself when they take too long.
  */
-static bool waits_on(struct amdgpu_vm *vm, long ret)
-{
-	if (ret != -ERESTARTSYS || stands_still(&vm->immediate))
-		return bridge_waits_on(ret);
-	schedule_timeout_uninterruptible(1);
-	return true;
-}
-
 static int prepare(struct amdgpu_vm_update_params *params, struct amdgpu_sync *sync, u64 job)
 {
-	bool own = is_own(params->vm);
-	int ret = 0;
+	int ret = sync ? amdgpu_call(amdgpu_sync_wait)(sync, false) : 0;
 
-	if (sync)
-		do
-			ret = amdgpu_call(amdgpu_sync_wait)(sync, own);
-		while (waits_on(params->vm, ret));
 	return ret ? ret : amdgpu_object(amdgpu_vm_cpu_funcs).prepare(params, sync, job);
 }
 
 static int update(struct amdgpu_vm_update_params *params, struct amdgpu_bo_vm *table, u64 at,
 		  u64 address, unsigned int count, u32 step, u64 flags)
 {
-	bool own = is_own(params->vm);
-	long waited;
-
-	do
-		waited = dma_resv_wait_timeout(table->bo.tbo.base.resv, DMA_RESV_USAGE_KERNEL,
-					       own, MAX_SCHEDULE_TIMEOUT);
-	while (waits_on(params->vm, waited));
-	if (waited < 0)
-		return waited;
+	dma_resv_wait_timeout(table->bo.tbo.base.resv, DMA_RESV_USAGE_KERNEL, false,
+			      MAX_SCHEDULE_TIMEOUT);
 	return amdgpu_object(amdgpu_vm_cpu_funcs).update(params, table, at, address, count, step,
 							 flags);
 }
@@ -361,6 +324,13 @@ void bridge_tables_end(struct bridge_vm *vm)
 #define STILL_POLL_MS 20
 #define STOP_TIMEOUT_MS 60000
 
+/* Its scheduler is in a reset, or behind one that has failed. */
+static bool stands_still(struct drm_sched_entity *entity)
+{
+	guard(spinlock)(&entity->lock);
+	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
+}
+
 /* What a VM's last close waits for, as it is at one time: what comes later is others'. */
 struct awaited {
 	struct dma_fence *fences[3];	/* references, or NULL */
@@ -406,35 +376,35 @@ static bool has_ended(struct amdgpu_vm *vm, const struct awaited *awaited)
  * come while what hangs is waited for. On a device that is gone nobody has them go on. What does
  * not end is cancelled, as by amdgpu where a process is killed that has given it to the entities;
  * what an engine has got of it is amdgpu's to end. Jobs of others in the VM, which may be queued
- * still, must not run on what these have not written (amdgpu_job_run). Returns whether something
- * was cancelled.
+ * still, must not run on what these have not written (amdgpu_job_run). So it is where nothing is
+ * queued as yet, too: nothing is to be. Returns whether it was stopped.
  */
 bool bridge_tables_stop(struct bridge_vm *vm)
 {
-	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	unsigned int waited = 0, still = 0, patience = STILL_TIMEOUT_MS, i;
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	struct awaited awaited;
-	bool ended;
+	bool stands, ends;
 
 	if (vm->vm->use_cpu_for_update)
 		return false;
 	dma_resv_lock(resv, NULL);
 	note_awaited(vm->vm, &awaited);
+	stands = stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed);
 	dma_resv_unlock(resv);
-	for (; !(ended = has_ended(vm->vm, &awaited)); waited += STILL_POLL_MS) {
+	while (!(ends = has_ended(vm->vm, &awaited) && !stands)) {
 		if (waited >= STOP_TIMEOUT_MS || still >= patience || bridge_is_unplugged(vm->adev))
 			break;
 		msleep(STILL_POLL_MS);
+		waited += STILL_POLL_MS;
 		dma_resv_lock(resv, NULL);
-		if (stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed))
-			still += STILL_POLL_MS;
-		else
-			still = 0;
+		stands = stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed);
 		dma_resv_unlock(resv);
+		still = stands ? still + STILL_POLL_MS : 0;
 		patience = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
 								   STILL_TIMEOUT_MS;
 	}
-	if (!ended) {
+	if (!ends) {
 		dma_resv_lock(resv, NULL);
 		vm->vm->generation++;
 		amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
@@ -443,7 +413,7 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 	}
 	for (i = 0; i < ARRAY_SIZE(awaited.fences); i++)
 		dma_fence_put(awaited.fences[i]);
-	return !ended;
+	return !ends;
 }
 
 /* In what tables there are, which needs no other. */

@@ -278,7 +278,8 @@ void bridge_vm_release(struct bridge_vm *vm)
 	struct dma_fence *fence;
 
 	bridge_tables_end(vm);
-	bridge_tables_stop(vm);
+	if (!vm->stopped)
+		bridge_tables_stop(vm);
 	leave_process(vm->vm);
 	mutex_lock(&process->lock);
 	info = process->info;

@@ -102,9 +102,9 @@ impl TrapMemory {
 
 impl Drop for TrapMemory {
     fn drop(&mut self) {
-        // Without, it could not be made: the process goes on.
-        let ended = self.mapping.take().is_some();
-        if let Err(error) = self.vm.unmap_at_end(&self.memory, ended) {
+        drop(self.mapping.take());
+        // It goes on where something else could not be had for its VM.
+        if let Err(error) = self.vm.unmap_at_end(&self.memory, false) {
             let (pid, name) = (self.vm.task().pid, self.vm.pci_name());
             gpu_err!(
                 name,
