@@ -3,12 +3,11 @@
 //! Page tables of a process without a queue are changed when a tester says so: while copy engines,
 //! which write them, stand still, that never ends.
 
-use crate::raw::ioctl;
+use crate::raw::change_mapping;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use kfd::{topology, Device, Kfd, Memory};
-use kfd_uapi as uapi;
-use rustix::io::Errno;
+use kfd_uapi::{IOC_MAP_MEMORY_TO_GPU as MAP, IOC_UNMAP_MEMORY_FROM_GPU as UNMAP};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,36 +30,6 @@ pub struct LateUpdate {
     beside: u32,
 }
 
-fn map(memory: &Memory) -> Result<(), Errno> {
-    let gpu = memory.device().gpu_id();
-    let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
-        handle: memory.handle(),
-        device_ids_array_ptr: &raw const gpu as u64,
-        n_devices: 1,
-        n_success: 0,
-    };
-    ioctl(
-        memory.device().kfd(),
-        uapi::IOC_MAP_MEMORY_TO_GPU,
-        &mut args,
-    )
-}
-
-fn unmap(memory: &Memory) -> Result<(), Errno> {
-    let gpu = memory.device().gpu_id();
-    let mut args = uapi::kfd_ioctl_unmap_memory_from_gpu_args {
-        handle: memory.handle(),
-        device_ids_array_ptr: &raw const gpu as u64,
-        n_devices: 1,
-        n_success: 0,
-    };
-    ioctl(
-        memory.device().kfd(),
-        uapi::IOC_UNMAP_MEMORY_FROM_GPU,
-        &mut args,
-    )
-}
-
 impl LateUpdate {
     pub fn run(&self) -> Result<()> {
         let kfd = Kfd::open()?;
@@ -70,8 +39,9 @@ impl LateUpdate {
         for _ in 0..self.beside {
             beside.push(Memory::gtt(&device, 4096)?);
         }
+        let change = |request| change_mapping(request, &memory, device.gpu_id());
         if self.change == Change::Map {
-            unmap(&memory)?;
+            change(UNMAP)?;
         }
         println!("waiting");
         std::io::stdout().flush()?;
@@ -79,8 +49,8 @@ impl LateUpdate {
             std::thread::sleep(Duration::from_millis(10));
         }
         let said = match self.change {
-            Change::Map => map(&memory),
-            Change::Unmap => unmap(&memory),
+            Change::Map => change(MAP),
+            Change::Unmap => change(UNMAP),
         };
         println!("changed: {said:?}");
         drop(beside);

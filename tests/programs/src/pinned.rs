@@ -5,7 +5,7 @@
 //! again. Another GPU that has imported it follows, although the exporter has given it back.
 
 use crate::pressure::{is_of, settled, told};
-use crate::raw::ioctl;
+use crate::raw::{change_mapping, ioctl};
 use crate::running::{fill, moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
@@ -79,7 +79,7 @@ impl Pinned {
         drop(ticks);
         let file = exported.export()?;
         let imported = Memory::import(user.device(), file.as_fd())?;
-        let refused = map(&imported, home.gpu_id());
+        let refused = change_mapping(uapi::IOC_MAP_MEMORY_TO_GPU, &imported, home.gpu_id());
         check(
             refused == Err(Errno::INVAL),
             &format!("what one GPU has imported is not mapped on another: {refused:?}"),
@@ -136,20 +136,6 @@ impl Pinned {
         running.finish()?;
         given_back(imported)
     }
-}
-
-fn map(memory: &Memory, gpu: u32) -> Result<(), Errno> {
-    let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
-        handle: memory.handle(),
-        device_ids_array_ptr: &raw const gpu as u64,
-        n_devices: 1,
-        n_success: 0,
-    };
-    ioctl(
-        memory.device().kfd(),
-        uapi::IOC_MAP_MEMORY_TO_GPU,
-        &mut args,
-    )
 }
 
 fn check(right: bool, what: &str) {

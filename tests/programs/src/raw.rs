@@ -2,6 +2,7 @@
 
 //! Calls without the thunk's manners: any request number, any pointer.
 
+use kfd::Memory;
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -55,6 +56,17 @@ unsafe fn value_at(fd: impl AsFd, request: u32, argument: u64) -> Result<i32, Er
     };
     // SAFETY: passed on.
     unsafe { rustix::ioctl::ioctl(fd, raw) }
+}
+
+/// MAP_MEMORY_TO_GPU or UNMAP_MEMORY_FROM_GPU, whose arguments are alike, of one GPU.
+pub fn change_mapping(request: u32, memory: &Memory, gpu_id: u32) -> Outcome {
+    let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
+        handle: memory.handle(),
+        device_ids_array_ptr: &raw const gpu_id as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    ioctl(memory.device().kfd(), request, &mut args)
 }
 
 /// Calls `request` with `args`, whose size need not be the one in `request`.
