@@ -6,6 +6,7 @@
  * has memory of that device, on any other GPU, too, and unbinding itself.
  */
 #include <linux/dma-fence.h>
+#include <linux/rcupdate.h>
 
 #include "amdgpu_bind.h"
 #include "amdgpu_ring.h"
@@ -28,19 +29,39 @@ static bool end_one(struct dma_fence *fence)
 }
 
 /*
- * amdgpu_job_timedout() of a device that was unplugged: the job is cancelled, and so is, by its
- * error, what its queue has behind it. The engine may be done with it: of that nobody tells, and
- * where it would say so is memory that amdgpu gives back at some time. What the engine has got
- * beside it may go on, and times out as well if it does not end. It says that nothing hangs: else
- * nobody asks any more.
+ * amdgpu_job_timedout() of a device that was unplugged. What hardware has done counts as done, as
+ * long as there is the memory in which it says so. If that is the job that has timed out, others of
+ * the ring may be at work still. Else they are behind what hangs: all that the ring has is
+ * cancelled, be it in the way of the scheduler that emits the next one, and so is, by its error,
+ * what is queued behind. It says that nothing hangs: else nobody asks any more.
  */
 enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job)
 {
 	struct amdgpu_ring *ring = to_amdgpu_ring(job->sched);
-	struct dma_fence *engines = READ_ONCE(job->s_fence->parent);
+	struct amdgpu_fence_driver *driver = &ring->fence_drv;
+	struct dma_fence *own = READ_ONCE(job->s_fence->parent);
+	struct dma_fence *fence;
+	bool ends = false;
+	u32 i;
 
-	if (engines && end_one(engines))
-		dev_info(ring->adev->dev, "amdkfd: unplugged: cancels a job of ring %s\n",
+	/* A UVD says it in VRAM, which may be gone. */
+	if (READ_ONCE(ring->adev->irq.installed) && ring->funcs->type != AMDGPU_RING_TYPE_UVD)
+		amdgpu_call(amdgpu_fence_process)(ring);
+	if (!own || test_bit(DMA_FENCE_FLAG_SIGNALED_BIT, &own->flags))
+		return DRM_GPU_SCHED_STAT_NO_HANG;
+	for (i = 0; i <= driver->num_fences_mask; i++) {
+		rcu_read_lock();
+		fence = dma_fence_get_rcu_safe(&driver->fences[i]);
+		rcu_read_unlock();
+		if (!fence)
+			continue;
+		ends |= end_one(fence);
+		dma_fence_put(fence);
+	}
+	/* Its place may be another one's. */
+	ends |= end_one(own);
+	if (ends)
+		dev_info(ring->adev->dev, "amdkfd: unplugged: cancels the jobs of ring %s\n",
 			 ring->name);
 	return DRM_GPU_SCHED_STAT_NO_HANG;
 }

@@ -384,7 +384,7 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 	unsigned int waited = 0, still = 0, patience = STILL_TIMEOUT_MS, i;
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	struct awaited awaited;
-	bool stands, ends;
+	bool stands, ended;
 
 	if (vm->vm->use_cpu_for_update)
 		return false;
@@ -392,8 +392,9 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 	note_awaited(vm->vm, &awaited);
 	stands = stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed);
 	dma_resv_unlock(resv);
-	while (!(ends = has_ended(vm->vm, &awaited) && !stands)) {
-		if (waited >= STOP_TIMEOUT_MS || still >= patience || bridge_is_unplugged(vm->adev))
+	while (!(ended = has_ended(vm->vm, &awaited)) || stands) {
+		if (waited >= STOP_TIMEOUT_MS || still >= patience ||
+		    (!ended && bridge_is_unplugged(vm->adev)))
 			break;
 		msleep(STILL_POLL_MS);
 		waited += STILL_POLL_MS;
@@ -404,7 +405,7 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 		patience = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
 								   STILL_TIMEOUT_MS;
 	}
-	if (!ends) {
+	if (!ended || stands) {
 		dma_resv_lock(resv, NULL);
 		vm->vm->generation++;
 		amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
@@ -413,7 +414,7 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 	}
 	for (i = 0; i < ARRAY_SIZE(awaited.fences); i++)
 		dma_fence_put(awaited.fences[i]);
-	return !ends;
+	return !ended || stands;
 }
 
 /* In what tables there are, which needs no other. */

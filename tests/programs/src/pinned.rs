@@ -279,7 +279,8 @@ fn stuck(go: &Path) -> Result<()> {
         Ok(Device::acquire(&kfd, node)?)
     };
     let (home, user) = (open(0)?, open(1)?);
-    let (exported, _ticks) = vram_and_ticks(&home, MIB, SEED)?;
+    // More jobs than an engine takes at a time.
+    let (exported, _ticks) = vram_and_ticks(&home, 4 * MIB, SEED)?;
     let file = exported.export()?;
     say("ready")?;
     while !go.exists() {
