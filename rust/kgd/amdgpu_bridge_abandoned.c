@@ -47,7 +47,9 @@ enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job)
 	/* A UVD says it in VRAM, which may be gone. */
 	if (READ_ONCE(ring->adev->irq.installed) && ring->funcs->type != AMDGPU_RING_TYPE_UVD)
 		amdgpu_call(amdgpu_fence_process)(ring);
-	if (!own || test_bit(DMA_FENCE_FLAG_SIGNALED_BIT, &own->flags))
+	/* If it was cancelled here, something that it is in the way of may have come since. */
+	if (!own || (test_bit(DMA_FENCE_FLAG_SIGNALED_BIT, &own->flags) &&
+		     own->error != -ENODEV))
 		return DRM_GPU_SCHED_STAT_NO_HANG;
 	for (i = 0; i <= driver->num_fences_mask; i++) {
 		rcu_read_lock();
