@@ -376,8 +376,8 @@ pub(crate) trait ProcessMemory {
     fn map_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
     /// Unmaps it; the TLB is the caller's to flush.
     fn unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
-    /// The same when the process is off, or ended: mapped or not, without tables, nor a flush.
-    /// `EBUSY`: a queue still uses it.
+    /// The same of a process without queues, mapped or not, be there tables, and without a flush.
+    /// `ended`: it waits for no job that never ends. `EBUSY`: a queue still uses it.
     fn unmap_memory_at_end(&self, vm: &VmHandle, memory: &MemoryHandle, ended: bool) -> Result;
     /// Ends its DMA mapping, after the TLB was flushed.
     fn dma_unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;

@@ -61,10 +61,15 @@ struct bridge_vm {
 int bridge_client_keep(struct amdgpu_device *adev);
 void bridge_client_let_go(struct amdgpu_device *adev);
 
-/* Buffers and dma-bufs (amdgpu_bridge_import.c). */
+/* amdgpu_job_timedout() of a device that was unplugged (amdgpu_bridge_abandoned.c). */
+enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job);
+
+/*
+ * Buffers and dma-bufs (amdgpu_bridge_import.c). dmabuf_map: amdgpu_dma_buf_map(), or -ENODEV if
+ * the exporter's device was unplugged; under the reservation.
+ */
 struct dma_buf *bridge_import_shared(struct kgd_mem *mem);
 void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended);
-enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job);
 struct sg_table *bridge_dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction);
 bool bridge_import_is_known(struct kgd_mem *mem);

@@ -6,7 +6,7 @@
 
 use crate::pressure::{is_of, settled, told};
 use crate::raw::{change_mapping, ioctl};
-use crate::running::{fill, moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE};
+use crate::running::{fill, moves, say, two_gpus, vram_and_ticks, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
@@ -70,11 +70,8 @@ impl Pinned {
     fn elsewhere(&self) -> Result<()> {
         let kfd = Kfd::open()?;
         let nodes = topology::gpus()?;
-        let open = |number: usize| -> Result<_> {
-            let node = nodes.get(number).context("two GPUs are needed")?;
-            Ok(Device::acquire(&kfd, node)?)
-        };
-        let (home, user) = (open(0)?, Gpu::on(open(1)?, 4)?);
+        let [home, user] = two_gpus(&kfd)?;
+        let user = Gpu::on(user, 4)?;
         let (exported, ticks) = vram_and_ticks(&home, MIB, SEED)?;
         drop(ticks);
         let file = exported.export()?;
@@ -273,12 +270,7 @@ fn import(device: &Device, file: RawFd) -> Result<(), Errno> {
 /// The exporter's copy engine moves it to where the importer sees it, or does not.
 fn stuck(go: &Path) -> Result<()> {
     let kfd = Kfd::open()?;
-    let nodes = topology::gpus()?;
-    let open = |number: usize| -> Result<_> {
-        let node = nodes.get(number).context("two GPUs are needed")?;
-        Ok(Device::acquire(&kfd, node)?)
-    };
-    let (home, user) = (open(0)?, open(1)?);
+    let [home, user] = two_gpus(&kfd)?;
     // More jobs than an engine takes at a time.
     let (exported, _ticks) = vram_and_ticks(&home, 4 * MIB, SEED)?;
     let file = exported.export()?;

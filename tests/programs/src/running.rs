@@ -4,8 +4,8 @@
 //! meanwhile.
 
 use crate::waves::{Gpu, GROUP};
-use anyhow::{ensure, Result};
-use kfd::{Device, Memory, MemoryFlags};
+use anyhow::{bail, ensure, Result};
+use kfd::{topology, Device, Kfd, Memory, MemoryFlags};
 use kfd_aql::{Launch, Queue, Signal};
 use std::io::Write;
 use std::sync::Arc;
@@ -13,6 +13,15 @@ use std::time::{Duration, Instant};
 
 /// How long a step may take on a loaded host.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The first two GPUs.
+pub fn two_gpus(kfd: &Arc<Kfd>) -> Result<[Arc<Device>; 2]> {
+    let nodes = topology::gpus()?;
+    let [first, second, ..] = &nodes[..] else {
+        bail!("two GPUs are needed");
+    };
+    Ok([Device::acquire(kfd, first)?, Device::acquire(kfd, second)?])
+}
 
 /// The kernel `tick` on a queue of its own.
 pub struct Running {

@@ -8,7 +8,7 @@ use crate::opener::render_node;
 use crate::pinned::is_restored;
 use crate::pressure::{fill_vram, told};
 use crate::raw::ioctl;
-use crate::running::{fill, moves, pattern, say, wrong_pages_at, Running, PATIENCE};
+use crate::running::{fill, moves, pattern, say, two_gpus, wrong_pages_at, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
@@ -235,12 +235,7 @@ fn wrong_by_cpu(file: &OwnedFd, seed: u32) -> Result<usize> {
 /// amdgpu refuses to import what xGMI reaches when the VM has it already.
 fn refused() -> Result<()> {
     let kfd = Kfd::open()?;
-    let nodes = topology::gpus()?;
-    let open = |number: usize| -> Result<_> {
-        let node = nodes.get(number).context("two GPUs are needed")?;
-        Ok(Device::acquire(&kfd, node)?)
-    };
-    let (home, user) = (open(0)?, open(1)?);
+    let [home, user] = two_gpus(&kfd)?;
     let file = Memory::vram(&home, 1 << 20)?.export()?;
     for _ in 0..16 {
         let error = match import(user.render(), &file) {
