@@ -249,8 +249,13 @@ impl NodeMemory {
         ))
     }
 
+    /// How many user queues a copy engine has slots for.
+    pub(super) fn slots_per_engine(&self) -> u32 {
+        self.generation.chip.sdma_queues_per_engine
+    }
+
     fn sdma_offset(&self, place: SdmaPlace) -> usize {
-        let slots = self.generation.chip.sdma_queues_per_engine;
+        let slots = self.slots_per_engine();
         let slot = (place.engine * slots + place.queue) as usize;
         self.sdma_mqds + slot * self.generation.formats.sdma.bytes()
     }

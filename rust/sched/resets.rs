@@ -213,20 +213,31 @@ fn try_reset_stuck(
     Ok(found)
 }
 
+/// A node's copy engines.
+pub(super) struct CopyEngines {
+    /// The number of its first one on the device.
+    pub(super) first: u32,
+    /// How many user queues each has slots for.
+    pub(super) slots: u32,
+}
+
 /// Resets the copy queues that are still on their engines although firmware has confirmed that
-/// everything left: of copy queues it does not say so. Only the slots of those in the list are
-/// looked at. It fails if one cannot be reset, or nobody knows whose it is. `hold_still` is called
-/// before anything is touched.
+/// everything left: of copy queues it does not say so. All slots are looked at of the engines that
+/// the list has queues of: which one a queue is in the firmware decides, and tells nobody. It fails
+/// if one cannot be reset, or nobody knows whose it is. `hold_still` is called before anything is
+/// touched.
 pub(super) fn reset_copies(
     kgd: &dyn Kgd,
-    first_engine: u32,
+    engines: CopyEngines,
     state: &mut RunlistState,
     resets: &ResetProcesses,
     hold_still: impl FnOnce(),
 ) -> Preemption {
+    let first_engine = engines.first;
     let on_engine = |place: &SdmaPlace| kgd.copy_doorbell(first_engine + place.engine, place.queue);
+    let slots_of = |engine| (0..engines.slots).map(move |queue| SdmaPlace { engine, queue });
     let mut stuck = CopySlots::default();
-    for place in state.copy_slots().iter() {
+    for place in state.copy_slots().engines().flat_map(slots_of) {
         if let Some(doorbell) = on_engine(&place) {
             let engine = first_engine + place.engine;
             gpu_err!(

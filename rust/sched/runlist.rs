@@ -31,18 +31,19 @@ use super::{
     },
     memory::NodeMemory,
     partition::Config,
-    preemption::{
-        hold_still,
-        Preemption, //
-    },
     patience::Patience,
     pause::{
         Pause,
         Pauses, //
     },
+    preemption::{
+        hold_still,
+        Preemption, //
+    },
     resets::{
         reset_copies,
         reset_stuck,
+        CopyEngines,
         ResetProcesses, //
         StuckDoorbells,
         WantedReset, //
@@ -266,8 +267,13 @@ impl Runlist {
 
     /// Resets the copy queues that have not left their engines: the firmware says nothing of them.
     fn check_copies(&self, state: &mut RunlistState) -> Preemption {
-        let first = self.hiq.first_engine();
-        reset_copies(&*self.kgd, first, state, &self.resets, || hold_still(&*self.kgd))
+        let engines = CopyEngines {
+            first: self.hiq.first_engine(),
+            slots: self.memory.slots_per_engine(),
+        };
+        reset_copies(&*self.kgd, engines, state, &self.resets, || {
+            hold_still(&*self.kgd)
+        })
     }
 
     /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It

@@ -3,8 +3,9 @@
 //! Descriptors of copy queues: `struct v9_sdma_mqd` of `v9_structs.h`, for SDMA 4.0 to 4.4.
 //!
 //! One per queue slot of every copy engine; the scheduler keeps them in one buffer. The words are
-//! an image of the registers `SDMA_RLC0_*` (`sdma_4_4_2_sh_mask.h`), and the last two say which
-//! engine and slot the queue belongs to.
+//! an image of the registers `SDMA_RLC0_*` (`sdma_4_4_2_sh_mask.h`), and the last two are the
+//! driver's own (`v9_structs.h`): which engine the queue belongs to, and its slot as the driver
+//! counts them. Firmware picks another one.
 
 use crate::gfx::{
     field::{hi, lo},

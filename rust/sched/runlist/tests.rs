@@ -92,8 +92,9 @@ mod tests {
         (process, key)
     }
 
-    /// Where that slot is on the device, and the queue's doorbell.
-    const SLOT: (u32, u32) = (3, 3);
+    /// Where the firmware puts it on the device, which is not where the driver counts it.
+    const SLOT: (u32, u32) = (3, 0);
+    /// The queue's doorbell.
     const DOORBELL: u32 = 0x1234;
 
     #[test]
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_slots_of_copy_queues_that_run_are_looked_at() {
+    fn only_engines_with_copy_queues_that_run_are_looked_at() {
         let fake = Fake::new().unwrap();
         let memory = memory(&fake);
         let runlist = runlist(&fake, memory.clone());
@@ -155,14 +156,18 @@ mod tests {
         };
         assert_eq!(looks(&|| runlist.evict(compute)), 0);
         let (process, queue) = copying(&runlist, &memory, 2);
-        assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), 1);
-        assert_eq!(looks(&|| runlist.rewrite(process, queue, &mut || false)), 1);
+        let each = memory.slots_per_engine();
+        assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), each);
+        assert_eq!(
+            looks(&|| runlist.rewrite(process, queue, &mut || false)),
+            each
+        );
         assert_eq!(looks(&|| runlist.evict(compute)), 0);
         runlist.rewrite(process, queue, &mut || true).unwrap();
         runlist.evict(process).unwrap();
         assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), 0);
         runlist.restore(process, 0x1000).unwrap();
-        assert_eq!(looks(&|| runlist.remove(process)), 1);
+        assert_eq!(looks(&|| runlist.remove(process)), each);
         assert_eq!(looks(&|| runlist.evict(compute)), 0);
     }
 

@@ -11,6 +11,7 @@ mod cases;
 mod checkpoint;
 mod closed_evicted;
 mod contexts;
+mod copy_stays;
 mod cost;
 mod counters;
 mod crates;
@@ -133,6 +134,8 @@ enum Command {
     OpenerKilled(opener::OpenerKilled),
     /// Have a shared buffer pinned, and moved, by others (pin_dmabuf.ko).
     Pinned(pinned::Pinned),
+    /// Copy by a queue that the GPU model keeps from getting done, and wait for it.
+    CopyStays,
     /// Have memory moved that a process's queues have from its render node.
     SameGpu(same_gpu::SameGpu),
     /// Save a process in the middle of a kernel, or become one that was saved.
@@ -253,6 +256,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::UnmapStopped => unmap_stopped::run(),
         Command::OpenerKilled(killed) => killed.run(),
         Command::Pinned(pinned) => pinned.run(),
+        Command::CopyStays => copy_stays::run(),
         Command::SameGpu(same_gpu) => same_gpu.run(),
         Command::Crowd(crowd) => crowd.run(),
         Command::Denied(denied) => denied.run(),

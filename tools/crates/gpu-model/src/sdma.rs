@@ -296,9 +296,10 @@ impl CopyEngines for Sdma {
             tracing::warn!(engine, "no such SDMA engine");
             return Ok(true);
         };
+        // The last one: whoever counts on the number in the MQD is wrong.
         let free = unit.rings[FIRST_RLC..]
             .iter()
-            .find(|(ring, _)| !ring.is_enabled());
+            .rfind(|(ring, _)| !ring.is_enabled());
         let Some((ring, task)) = free else {
             return Ok(false);
         };

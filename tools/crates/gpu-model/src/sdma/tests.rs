@@ -11,6 +11,9 @@ use crate::processor::runner::Mode;
 
 const GFX: u32 = 0x80;
 const RLC0: u32 = 0x130;
+/// The rings that the first user queue of an engine gets, and the second one.
+const RLC7: u32 = RLC0 + 7 * 0x58;
+const RLC6: u32 = RLC0 + 6 * 0x58;
 const RING: u64 = 0x20_0000;
 const DOORBELL: u32 = 0x200;
 const AT: u64 = 0x30_0000;
@@ -277,19 +280,19 @@ fn a_user_queue_goes_on_where_it_was() {
     assert_eq!(rig.read(0x60_4000), 1, "rung while unmapped");
     assert_eq!(rig.listeners(queue.doorbell), 1);
     let trap = rig.interrupts()[0];
-    assert_eq!((trap.pasid, trap.vmid, trap.ring_id), (Some(0x8001), 9, 2));
+    assert_eq!((trap.pasid, trap.vmid, trap.ring_id), (Some(0x8001), 9, 9));
     assert_eq!(
-        rig.sdma.reg_read(0, RLC0),
+        rig.sdma.reg_read(0, RLC7),
         Some(1 | 10 << 1 | 1 << 12 | 9 << 24)
     );
     rig.sdma.unmap(None, Filter::Pasid(0x8002), true);
     assert_eq!(
-        rig.sdma.reg_read(0, RLC0 + 0x2b),
+        rig.sdma.reg_read(0, RLC7 + 0x2b),
         Some(0x300 << 2),
         "another process's"
     );
     rig.sdma.unmap(None, Filter::Pasid(0x8001), true);
-    assert_eq!(rig.sdma.reg_read(0, RLC0 + 0x2b), Some(0));
+    assert_eq!(rig.sdma.reg_read(0, RLC7 + 0x2b), Some(0));
     assert_eq!(rig.listeners(queue.doorbell), 0);
     assert_eq!([rig.read64(MQD + 12), rig.read64(MQD + 20)], [24, 24]);
     rig.write(0x60_0018, &[5, 0x4000, 0, 2]);
@@ -511,8 +514,8 @@ fn a_queue_can_wait_and_go_on() {
 fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
     let rig = Rig::sync();
     let queue = user_queue(&rig);
-    let status = |ring: u32| rig.sdma.reg_read(0, RLC0 + ring * 0x58 + CONTEXT_STATUS);
-    let doorbell = |ring: u32| rig.sdma.reg_read(0, RLC0 + ring * 0x58 + 0x2b);
+    let status = |ring: u32| rig.sdma.reg_read(0, ring + CONTEXT_STATUS);
+    let doorbell = |ring: u32| rig.sdma.reg_read(0, ring + 0x2b);
     rig.write(0x60_0000, &[5, 0x4000, 0, 1]);
     rig.write64(0x60_9000, 16);
     *lock(&rig.flat.hang) = Some(crate::inject::rule::Hang {
@@ -525,7 +528,7 @@ fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
     assert!(!rig.sdma.has_stuck(0), "the scheduler does not wait for it");
     rig.sdma.unmap(None, Filter::All, true);
     assert_eq!(
-        (status(0), doorbell(0)),
+        (status(RLC7), doorbell(RLC7)),
         (Some(SELECTED), Some(0x300 << 2)),
         "what sdma_has_hang() looks at"
     );
@@ -538,10 +541,10 @@ fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
         rig.runner.poll();
         assert_eq!(rig.read(0x60_4000), engine.into());
     }
-    assert_eq!(status(1), Some(0), "work, and not selected");
+    assert_eq!(status(RLC6), Some(0), "work, and not selected");
     rig.sdma.reset(Some(0));
-    assert_eq!([status(0), status(1)], [Some(IDLE); 2]);
-    assert_eq!(doorbell(0), Some(0));
+    assert_eq!([status(RLC7), status(RLC6)], [Some(IDLE); 2]);
+    assert_eq!(doorbell(RLC7), Some(0));
     rig.write(0x60_4000, &[0]);
     rig.write64(MQD + 12, 0);
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
