@@ -111,6 +111,12 @@ const MODINFO_NAME: &str = "graphics_cores=";
 impl core::fmt::Display for UnknownGeneration {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
+            // amdgpu has no table of the parts of such a chip, and no version.
+            Self::Unknown(IpVersion { major: 0, .. }) => write!(
+                f,
+                "a graphics core of before gfx9 is not supported; this driver knows {}",
+                chips::RUN_ON_MODEL
+            ),
             Self::Unknown(gc) => write!(
                 f,
                 "graphics core {gc} is not supported; this driver knows {}",

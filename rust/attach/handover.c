@@ -64,15 +64,6 @@ static void settle_schedulers(struct kfd_dev *kfd)
 }
 
 /*
- * A device of a hive that is reset as a whole when its last one has been bound: until then most of
- * its hardware is not up, and amdgpu has probed its KFD only.
- */
-static bool waits_for_hive(struct amdgpu_device *adev)
-{
-	return adev->init_lvl->level == AMDGPU_INIT_LEVEL_MINIMAL_XGMI;
-}
-
-/*
  * Whether amdgpu_amdkfd_device_init() has counted the memory of a device that has a KFD, with which
  * it initialises this work, which nobody else does: it has not while the device waits for its hive,
  * nor during the reset that comes then, nor after that has failed.
@@ -90,16 +81,22 @@ static void take_device(struct held_device *device, bool from_c)
 {
 	struct amdgpu_device *adev = device->adev;
 	struct kfd_dev *kfd = adev->kfd.dev;
+	bool skipped;
 
 	/* One that was taken and not offered again still ought to be served. */
 	if (!kfd)
 		return;
-	device->had_kfd = kfd;
+	/* It has no schedulers. */
+	skipped = from_c && is_skipped_by_c(adev);
+	device->had_kfd = !skipped;
 	/* C's device_exit undoes one suspend's count: exactly one, and no resume afterwards. */
-	amdgpu_call(amdgpu_amdkfd_suspend)(adev, true);
+	if (skipped)
+		count_skipped();
+	else
+		amdgpu_call(amdgpu_amdkfd_suspend)(adev, true);
 	WRITE_ONCE(adev->kfd.dev, NULL);
 	settle_interrupts(adev);
-	if (from_c)
+	if (from_c && !skipped)
 		settle_schedulers(kfd);
 	amdgpu_call(kgd2kfd_device_exit)(kfd);
 	if (!is_counted(adev))
@@ -178,7 +175,9 @@ static bool offer_device(const struct held_device *device)
 	/* See make_client() of the bridge. */
 	if (amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev))
 		adev->kfd.client.dev = NULL;
-	return adev->kfd.init_complete && adev->kfd.client.file;
+	if (!adev->kfd.init_complete)
+		return !device->had_kfd;
+	return adev->kfd.client.file;
 }
 
 /* amdgpu offers all its devices. The name of one that is not served after all, or NULL. */

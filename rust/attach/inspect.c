@@ -22,6 +22,24 @@ static bool is_being_reset(struct amdgpu_device *adev)
 	       work_pending(&adev->kfd.reset_work);
 }
 
+bool waits_for_hive(const struct amdgpu_device *adev)
+{
+	return adev->init_lvl->level == AMDGPU_INIT_LEVEL_MINIMAL_XGMI;
+}
+
+/* Its memory is counted as amdgpu has asked C to serve it: is_counted(). */
+bool is_skipped_by_c(const struct amdgpu_device *adev)
+{
+	return adev->kfd.dev && !adev->kfd.dev->init_complete && adev->kfd.reset_work.func &&
+	       !waits_for_hive(adev);
+}
+
+void count_skipped(void)
+{
+	guard(mutex)(&amdgpu_object(kfd_processes_mutex));
+	amdgpu_object(kfd_locked)++;
+}
+
 /*
  * Is it a GPU that C serves (1) or none of a KFD's (0), or what speaks against taking it from C?
  * Locked.
@@ -33,7 +51,7 @@ static int check_gpu(struct amdgpu_device *adev)
 	char why[96];
 
 	if (adev->kfd.dev && !amdkfd_supports(version, amdgpu_sriov_vf(adev), why, sizeof(why)))
-		return refuse(-ENODEV, "%s: %s", name, why);
+		return is_skipped_by_c(adev) ? 0 : refuse(-ENODEV, "%s: %s", name, why);
 	if (is_being_reset(adev))
 		return refuse(-EBUSY, "%s is being reset; try again", name);
 	/*

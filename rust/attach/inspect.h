@@ -6,6 +6,23 @@
 #ifndef AMDKFD_INSPECT_H
 #define AMDKFD_INSPECT_H
 
+#include <linux/types.h>
+
+struct amdgpu_device;
+
+/*
+ * A device of a hive that is reset as a whole when its last one has been bound: until then most of
+ * its hardware is not up, and amdgpu has probed its KFD only.
+ */
+bool waits_for_hive(const struct amdgpu_device *adev);
+/*
+ * Whether C, which knows the device, has refused to serve it: where its PCI slot has no atomic
+ * operations, say. It does not try again. Held, or locked.
+ */
+bool is_skipped_by_c(const struct amdgpu_device *adev);
+/* C's end of such a device would take a count back that its suspend has not made. Held. */
+void count_skipped(void);
+
 /*
  * The devices are held, and nobody can open /dev/kfd.
  *
