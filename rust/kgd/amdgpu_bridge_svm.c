@@ -59,10 +59,35 @@ static int wait_for_tables(struct bridge_vm *vm)
 	return waited(vm, left) ? -EBUSY : 0;
 }
 
+/*
+ * Where copy engines write page tables, each update is a job, which has a piece of a pool until an
+ * engine takes it: all VMs of the device have 1024 of these together, and who finds none waits for
+ * one without end, be it in a notifier. So behind what does not end nothing more is queued.
+ */
+static int check_jobs(struct bridge_vm *vm)
+{
+	struct dma_fence *last;
+	bool ended;
+
+	if (vm->vm->use_cpu_for_update || !READ_ONCE(vm->hangs))
+		return 0;
+	spin_lock(&vm->last_lock);
+	last = dma_fence_get(vm->last);
+	spin_unlock(&vm->last_lock);
+	ended = !last || dma_fence_is_signaled(last);
+	dma_fence_put(last);
+	/* The next one is waited for again. */
+	if (ended)
+		WRITE_ONCE(vm->hangs, false);
+	return ended ? 0 : -ETIME;
+}
+
 int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
 {
 	int ret;
 
+	if (check_jobs(vm))
+		return -EBUSY;
 	dma_resv_lock(tables_of(vm), NULL);
 	ret = bridge_tables_bring_back(adev, vm->vm);
 	if (!ret)
@@ -183,7 +208,9 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	 */
 	if (!list_empty(&vm->vm->kernel.evicted))
 		return -EBUSY;
-	ret = wait_for_tables(vm);
+	ret = check_jobs(vm);
+	if (!ret)
+		ret = wait_for_tables(vm);
 	if (!ret)
 		ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL,
 			     &fence);
