@@ -4,6 +4,7 @@
  * (amdgpu_bridge_engines.c says when amdgpu's clears are not to be trusted).
  */
 #include <linux/atomic.h>
+#include <linux/delay.h>
 #include <linux/dma-fence.h>
 #include <linux/dma-resv.h>
 #include <linux/jiffies.h>
@@ -132,6 +133,28 @@ static int clear(struct kgd_mem *mem)
 	return ret;
 }
 
+/*
+ * Nobody has heard of it, nor sees to it when the process ends. Who is being killed does not get
+ * the buffer's reservation while somebody has it who evicts it, and he has it as long as that takes.
+ */
+static void free_unheard_of(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+			    u64 size)
+{
+	int ret;
+
+	while (true) {
+		ret = bridge_memory_free(adev, vm, mem, false, &size);
+		if (ret != -EINTR && ret != -ERESTARTSYS)
+			break;
+		msleep(1);
+	}
+	if (!ret)
+		return;
+	dev_warn(adev->dev, "amdkfd: a buffer of %llu bytes is leaked: %d\n", size, ret);
+	/* What it has not been cleared of must not be another file's to map. */
+	bridge_vm_keep_file(vm);
+}
+
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			u32 flags, bool restored, u64 *offset, struct kgd_mem **out)
 {
@@ -154,6 +177,6 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 	if (!ret)
 		return 0;
 	dev_info_ratelimited(adev->dev, "amdkfd: VRAM cannot be cleared: %d\n", ret);
-	bridge_memory_free(adev, vm, *out, false, &size);
+	free_unheard_of(adev, vm, *out, size);
 	return -ENOMEM;
 }
