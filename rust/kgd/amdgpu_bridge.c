@@ -309,18 +309,31 @@ static_assert(BRIDGE_PREEMPT_SAVE == KFD_PREEMPT_TYPE_WAVEFRONT_SAVE);
 
 #define for_each_xcc(xcc, mask) for_each_set_bit(xcc, &(unsigned long){ mask }, BRIDGE_MAX_XCC)
 
+/*
+ * As amdgpu_gmc_flush_gpu_tlb(), but that flushes nothing, and does not say so, if it cannot have
+ * the lock of resets, which nobody gets any more as soon as somebody waits to write: be it that the
+ * caller has it himself, as he has here, or he is in a reset, at its end.
+ */
+static void flush_hub(struct amdgpu_device *adev, u32 vmid, u32 hub)
+{
+	const struct amdgpu_gmc *gmc = &adev->gmc;
+
+	if (gmc->flush_tlb_needs_extra_type_2)
+		gmc->gmc_funcs->flush_gpu_tlb(adev, vmid, hub, 2);
+	if (gmc->flush_tlb_needs_extra_type_0)
+		gmc->gmc_funcs->flush_gpu_tlb(adev, vmid, hub, 0);
+	gmc->gmc_funcs->flush_gpu_tlb(adev, vmid, hub, BRIDGE_TLB_HEAVYWEIGHT);
+}
+
 static void flush_vmid(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
 {
 	unsigned int xcc;
 
 	for_each_xcc(xcc, xcc_mask)
-		amdgpu_call(amdgpu_gmc_flush_gpu_tlb)(adev, vmid, AMDGPU_GFXHUB(xcc),
-						      BRIDGE_TLB_HEAVYWEIGHT);
-	for_each_set_bit(xcc, adev->vmhubs_mask, AMDGPU_MAX_VMHUBS) {
+		flush_hub(adev, vmid, AMDGPU_GFXHUB(xcc));
+	for_each_set_bit(xcc, adev->vmhubs_mask, AMDGPU_MAX_VMHUBS)
 		if (xcc >= AMDGPU_MMHUB0(0))
-			amdgpu_call(amdgpu_gmc_flush_gpu_tlb)(adev, vmid, xcc,
-							      BRIDGE_TLB_HEAVYWEIGHT);
-	}
+			flush_hub(adev, vmid, xcc);
 }
 
 /* amdgpu writes the table of a die through an index register that all nodes of a device share. */

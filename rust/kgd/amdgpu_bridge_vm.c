@@ -365,10 +365,18 @@ int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 ty
 	 * caller would return while the first one's flush is still on its way.
 	 */
 	mutex_lock(&vm->flushing);
-	ret = amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
-	/* amdgpu flushes nothing then, and says 0: what the GPU does has not been stopped yet. */
-	if (!ret && is_being_reset(adev))
-		ret = -EAGAIN;
+	/*
+	 * amdgpu flushes nothing while somebody has the lock of resets, or waits for it, and says
+	 * 0: what the GPU does has not been stopped yet. While it is had here nobody comes and goes
+	 * who is not seen afterwards.
+	 */
+	ret = -EAGAIN;
+	if (bridge_reset_trylock(adev)) {
+		ret = amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
+		if (!ret && is_being_reset(adev))
+			ret = -EAGAIN;
+		bridge_reset_unlock(adev);
+	}
 	/* So the next one, who may wait already, is not left out either. */
 	if (ret)
 		atomic64_set(&vm->vm->kfd_last_flushed_seq, -1);
