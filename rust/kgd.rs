@@ -574,7 +574,7 @@ pub(crate) trait QueueSlots {
     /// Resets a slot: the ring of the queue that has left it for that. `None`: none has.
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
     /// Loads a copy queue; the MQD says where. Its write pointer is read from the memory of the
-    /// VM's process.
+    /// VM's process: `EAGAIN` for a task that is neither of that process nor the kernel's own.
     fn load_sdma(
         &self,
         vm: &VmHandle,

@@ -543,7 +543,14 @@ int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd
 	struct mm_struct *mm = bridge_vm_get_mm(vm);
 	int ret;
 
-	ret = hw ? hw->hqd_sdma_load(adev, mqd, (u32 __user *)write_pointer, mm) : -ENODEV;
+	/*
+	 * amdgpu has a kernel thread or one of the process's read up to where the ring is written.
+	 * Loaded by another, the queue would pass over what is in there.
+	 */
+	if (mm && mm != current->mm && !(current->flags & PF_KTHREAD))
+		ret = -EAGAIN;
+	else
+		ret = hw ? hw->hqd_sdma_load(adev, mqd, (u32 __user *)write_pointer, mm) : -ENODEV;
 	/* Its end must not begin here, under the locks of queues. */
 	if (mm)
 		mmput_async(mm);

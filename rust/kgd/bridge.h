@@ -595,7 +595,10 @@ int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 
 			   struct bridge_register *out);
 int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue,
 			  struct bridge_register *out);
-/* The write pointer is read from the memory of vm's process, if that is still there. */
+/*
+ * The write pointer is read from the memory of vm's process, if that is still there, which only one
+ * of its own tasks or a kernel thread can (-EAGAIN).
+ */
 int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd,
 		     u64 write_pointer);
 int bridge_sdma_unload(struct amdgpu_device *adev, void *mqd, u32 timeout_ms);

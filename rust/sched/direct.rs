@@ -86,7 +86,10 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
-        atomic::Atomic,
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         Arc,
         Mutex, //
     },
@@ -233,7 +236,8 @@ impl Direct {
         slot_at(self.hardware.kgd.facts(), index)
     }
 
-    /// Loads what of a process is to run and does not. The caller keeps resets away.
+    /// Loads what of a process is to run and does not, but for what a kernel thread has to load
+    /// (`Again`). The caller keeps resets away.
     fn put_on(&self, phase: Phase, paused: bool, process: &mut SchedProcess) -> Result {
         match phase {
             Phase::Hung => {
@@ -253,6 +257,10 @@ impl Direct {
                 let position = self.position(entry);
                 let vm = process.vm.as_deref();
                 let loaded = self.hardware.load(vmid, vm, entry, position);
+                if loaded == Err(EAGAIN) {
+                    self.kept.store(true, Relaxed);
+                    continue;
+                }
                 entry.hqd.refused = loaded.is_err();
                 result = result.and(loaded);
             }

@@ -38,6 +38,11 @@ impl Fake {
         self.live.lock().lock_held = held;
     }
 
+    /// From now on the task is neither the kernel's nor a process's with copy queues, or it is.
+    pub(crate) fn set_foreign(&self, is_foreign: bool) {
+        self.live.lock().is_foreign = is_foreign;
+    }
+
     /// From now on a reset waits for whoever keeps it from beginning.
     pub(crate) fn begin_reset(&self) {
         self.live.lock().reset_waits = true;

@@ -135,7 +135,11 @@ impl QueueSlots for Fake {
         _offset: usize,
         _write_pointer: UserVa,
     ) -> Result {
-        self.live.lock().copy_queues += 1;
+        let mut live = self.live.lock();
+        if live.is_foreign {
+            return Err(EAGAIN);
+        }
+        live.copy_queues += 1;
         Ok(())
     }
 

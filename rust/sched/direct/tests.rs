@@ -195,6 +195,23 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_queue_that_another_task_puts_back_comes_by_a_kernel_thread() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let new = NewSchedProcess::new(hw_process(1), false, fake.vm().ok()).unwrap();
+        let process = direct.add(new, None);
+        direct.map(process, copy_queue(page(&fake))).unwrap();
+        direct.pause(Pause::Limiter, true).unwrap();
+        assert!(fake.live().copy_queues == 0 && !direct.owes());
+        fake.set_foreign(true);
+        direct.pause(Pause::Limiter, false).unwrap();
+        assert!(fake.live().copy_queues == 0 && direct.owes());
+        fake.set_foreign(false);
+        direct.ask_again();
+        assert!(fake.live().copy_queues == 1 && !direct.owes());
+    }
+
+    #[test]
     fn slots_run_out_at_28() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
