@@ -214,21 +214,23 @@ fn try_reset_stuck(
 }
 
 /// A node's copy engines.
-pub(super) struct CopyEngines {
+pub(super) struct CopyEngines<'a> {
     /// The number of its first one on the device.
     pub(super) first: u32,
     /// How many user queues each has slots for.
     pub(super) slots: u32,
+    /// The queues that the firmware had.
+    pub(super) mapped: &'a CopySlots,
 }
 
 /// Resets the copy queues that are still on their engines although firmware has confirmed that
 /// everything left: of copy queues it does not say so. All slots are looked at of the engines that
-/// the list has queues of: which one a queue is in the firmware decides, and tells nobody. It fails
+/// the list had queues of: which one a queue is in the firmware decides, and tells nobody. It fails
 /// if one cannot be reset, or nobody knows whose it is. `hold_still` is called before anything is
 /// touched.
 pub(super) fn reset_copies(
     kgd: &dyn Kgd,
-    engines: CopyEngines,
+    engines: CopyEngines<'_>,
     state: &mut RunlistState,
     resets: &ResetProcesses,
     hold_still: impl FnOnce(),
@@ -237,7 +239,7 @@ pub(super) fn reset_copies(
     let on_engine = |place: &SdmaPlace| kgd.copy_doorbell(first_engine + place.engine, place.queue);
     let slots_of = |engine| (0..engines.slots).map(move |queue| SdmaPlace { engine, queue });
     let mut stuck = CopySlots::default();
-    for place in state.copy_slots().engines().flat_map(slots_of) {
+    for place in engines.mapped.engines().flat_map(slots_of) {
         if let Some(doorbell) = on_engine(&place) {
             let engine = first_engine + place.engine;
             gpu_err!(

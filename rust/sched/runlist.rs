@@ -18,6 +18,7 @@
 //! nothing sleeps but the wait for the fence, which is bounded.
 
 use super::{
+    copy_slots::CopySlots,
     doorbells::OwnDoorbells,
     hiq::{
         Cursor,
@@ -121,6 +122,9 @@ struct Inner {
     paused: Pauses,
     hiq: Cursor,
     oversubscription: Oversubscription,
+    /// Slots of the copy queues in the list that the hardware had last: what is to run may have
+    /// changed since.
+    mapped: CopySlots,
     state: RunlistState,
 }
 
@@ -179,6 +183,7 @@ impl Runlist {
                     paused: Pauses::default(),
                     hiq: Cursor::new(),
                     oversubscription: Oversubscription::default(),
+                    mapped: CopySlots::default(),
                     state,
                 }, "Scheduler.inner"),
             }),
@@ -238,7 +243,7 @@ impl Runlist {
         }
         let preemption = confirmed
             .and(|| self.check_compute(&mut inner.state))
-            .and(|| self.check_copies(&mut inner.state));
+            .and(|| self.check_copies(&inner.mapped, &mut inner.state));
         if preemption == Preemption::AfterReset {
             gpu_err!(self.pci_name(), "the queue was reset; the others go on\n");
         }
@@ -266,10 +271,11 @@ impl Runlist {
     }
 
     /// Resets the copy queues that have not left their engines: the firmware says nothing of them.
-    fn check_copies(&self, state: &mut RunlistState) -> Preemption {
+    fn check_copies(&self, mapped: &CopySlots, state: &mut RunlistState) -> Preemption {
         let engines = CopyEngines {
             first: self.hiq.first_engine(),
             slots: self.memory.slots_per_engine(),
+            mapped,
         };
         reset_copies(&*self.kgd, engines, state, &self.resets, || {
             hold_still(&*self.kgd)
@@ -316,6 +322,7 @@ impl Runlist {
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
         let order = self.formats.runlist.run_list(&list);
+        inner.mapped = *inner.state.copy_slots();
         self.hiq.submit(&mut inner.hiq, &order)?;
         self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;

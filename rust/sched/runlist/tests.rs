@@ -124,6 +124,22 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_queue_that_is_out_of_the_list_before_the_hardware_is_told_is_looked_for() {
+        let fake = Fake::new().unwrap();
+        let memory = memory(&fake);
+        let runlist = runlist(&fake, memory.clone());
+        let (process, _) = copying(&runlist, &memory, 2);
+        fake.hold_reset_lock(true);
+        assert_eq!(runlist.evict(process), Err(EIO));
+        fake.hold_reset_lock(false);
+        fake.set_stuck_copy(SLOT, DOORBELL, true);
+        Scheduler::ask_again(&*runlist);
+        assert_eq!(fake.live().copy_resets, 1 << SLOT.0);
+        assert_eq!(runlist.take_reset(), Pasid::new(2));
+        assert!(runlist.has_let_go());
+    }
+
+    #[test]
     fn a_copy_queue_that_stays_has_the_gpu_reset() {
         let allowed = |allowed| Fake::with(|facts| facts.queue_reset = allowed).unwrap();
         // The engine cannot be reset; it must not be; and a queue of nobody's is on it.
