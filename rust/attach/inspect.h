@@ -17,7 +17,7 @@ struct amdgpu_device;
 bool waits_for_hive(const struct amdgpu_device *adev);
 /*
  * Whether C, which knows the device, has refused to serve it: where its PCI slot has no atomic
- * operations, say. It does not try again. Held, or locked.
+ * operations, say. It tries again when the device has been reset. Held, or locked.
  */
 bool is_skipped_by_c(const struct amdgpu_device *adev);
 /* C's end of such a device would take a count back that its suspend has not made. Held. */

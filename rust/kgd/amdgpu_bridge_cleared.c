@@ -4,7 +4,6 @@
  * (amdgpu_bridge_engines.c says when amdgpu's clears are not to be trusted).
  */
 #include <linux/atomic.h>
-#include <linux/delay.h>
 #include <linux/dma-fence.h>
 #include <linux/dma-resv.h>
 #include <linux/jiffies.h>
@@ -140,13 +139,15 @@ static int clear(struct kgd_mem *mem)
 static void free_unheard_of(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 			    u64 size)
 {
+	struct dma_resv *resv = mem->bo->tbo.base.resv;
 	int ret;
 
 	while (true) {
 		ret = bridge_memory_free(adev, vm, mem, false, &size);
 		if (ret != -EINTR && ret != -ERESTARTSYS)
 			break;
-		msleep(1);
+		dma_resv_lock(resv, NULL);
+		dma_resv_unlock(resv);
 	}
 	if (!ret)
 		return;

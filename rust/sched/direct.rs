@@ -257,11 +257,11 @@ impl Direct {
                 let position = self.position(entry);
                 let vm = process.vm.as_deref();
                 let loaded = self.hardware.load(vmid, vm, entry, position);
+                entry.hqd.refused = loaded.is_err() && loaded != Err(EAGAIN);
                 if loaded == Err(EAGAIN) {
                     self.kept.store(true, Relaxed);
                     continue;
                 }
-                entry.hqd.refused = loaded.is_err();
                 result = result.and(loaded);
             }
         }
