@@ -435,10 +435,11 @@ pub(crate) trait SharedMemory {
     fn map_pages(&self, vm: &VmHandle, entries: NewEntries, addresses: &mut [u64]) -> Result;
     /// Waits until the page tables are as they shall be. `ETIME`: they are not, after a while.
     fn sync_tables(&self, vm: &VmHandle) -> Result;
-    /// Unmaps pages, and waits; not under the tables' lock, and legal under reclaim. The TLB is the
-    /// caller's to flush. After an error they may be mapped still. `EBUSY`: the tables are out of
-    /// VRAM.
+    /// Unmaps pages, and waits; not under the tables' lock, legal under reclaim. The caller flushes
+    /// the TLB. After an error (`EBUSY`: the tables are out of VRAM) they may be mapped still.
     fn unmap_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
+    /// The process ends, and these pages are: they go before anybody else has a new job in the VM.
+    fn note_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
     /// Gives system pages addresses for the device, and says whether that is to be undone.
     /// `EFAULT`: one is in the memory of a device.
     fn dma_map(&self, pfns: &[HmmPfn], addresses: &mut [u64]) -> Result<bool>;
@@ -565,8 +566,7 @@ pub(crate) trait QueueSlots {
     /// The registers of a copy queue of one of the device's engines, in ascending order; as
     /// `slot_registers`.
     fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>>;
-    /// The doorbell of the user's copy queue that one of the device's engines has selected in a
-    /// slot.
+    /// The doorbell of the user's copy queue that an engine of the device has selected in a slot.
     fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32>;
     /// Resets a copy engine: the user's queue that was on it is off then, the kernel's go on.
     /// Allocates nothing with reclaim. `EOPNOTSUPP`: the firmware cannot.

@@ -13,6 +13,7 @@
 #include <linux/nodemask.h>
 #include <linux/pci.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
@@ -64,17 +65,18 @@ static int wait_for_tables(struct bridge_vm *vm)
  * engine takes it: all VMs of the device have 1024 of these together, and who finds none waits for
  * one without end, be it in a notifier. So behind what does not end nothing more is queued.
  */
-static int check_jobs(struct bridge_vm *vm)
+static int check_jobs(struct bridge_vm *vm, unsigned long patience)
 {
 	struct dma_fence *last;
-	bool ended;
+	bool ended = true;
 
 	if (vm->vm->use_cpu_for_update || !READ_ONCE(vm->hangs))
 		return 0;
 	spin_lock(&vm->last_lock);
 	last = dma_fence_get(vm->last);
 	spin_unlock(&vm->last_lock);
-	ended = !last || dma_fence_is_signaled(last);
+	if (last)
+		ended = dma_fence_wait_timeout(last, false, patience);
 	dma_fence_put(last);
 	/* The next one is waited for again. */
 	if (ended)
@@ -86,7 +88,8 @@ int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
 {
 	int ret;
 
-	if (check_jobs(vm))
+	/* Who comes again at once is not to be at it without a pause. */
+	if (check_jobs(vm, 1))
 		return -EBUSY;
 	dma_resv_lock(tables_of(vm), NULL);
 	ret = bridge_tables_bring_back(adev, vm->vm);
@@ -208,7 +211,8 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	 */
 	if (!list_empty(&vm->vm->kernel.evicted))
 		return -EBUSY;
-	ret = check_jobs(vm);
+	/* There may be many that come one after the other. */
+	ret = check_jobs(vm, 0);
 	if (!ret)
 		ret = wait_for_tables(vm);
 	if (!ret)
@@ -224,6 +228,20 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	if (!ret && vm->vm->use_cpu_for_update && signal_pending(current))
 		ret = -EINTR;
 	return ret;
+}
+
+int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count)
+{
+	struct amdgpu_bo_va_mapping *mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
+
+	if (!mapping)
+		return -ENOMEM;
+	mapping->start = first;
+	mapping->last = first + count - 1;
+	spin_lock(&vm->last_lock);
+	list_add_tail(&mapping->list, &vm->noted);
+	spin_unlock(&vm->last_lock);
+	return 0;
 }
 
 /*

@@ -310,6 +310,8 @@ void bridge_tables_end(struct bridge_vm *vm)
 		vm->vm->update_funcs = &amdgpu_object(amdgpu_vm_sdma_funcs);
 	for (i = 0; i < ARRAY_SIZE(vm->jobs); i++)
 		free_kept(&vm->jobs[i]);
+	/* As what others have unmapped while there were no tables. */
+	list_splice_tail_init(&vm->noted, &vm->vm->freed);
 	dma_resv_unlock(resv);
 	dma_fence_put(vm->last);
 	vm->last = NULL;

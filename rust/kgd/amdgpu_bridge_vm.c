@@ -216,6 +216,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	vm->adev = adev;
 	vm->process = process;
 	mutex_init(&vm->flushing);
+	INIT_LIST_HEAD(&vm->noted);
 	spin_lock_init(&vm->last_lock);
 	vm->drm_priv = vm->file->private_data;
 	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);

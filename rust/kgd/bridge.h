@@ -338,6 +338,11 @@ int bridge_pages_sync(struct bridge_vm *vm);
  * page tables are out of VRAM, and still have the pages when they come back.
  */
 int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count);
+/*
+ * The process ends, and these may be mapped still: when the VM has been released amdgpu takes them
+ * out before whoever else has its file gets a new job into it. -ENOMEM: it does not.
+ */
+int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count);
 /* pfns: HMM's. undo: they have to be unmapped some day. -EFAULT: one is in a device's memory. */
 int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
 			 u64 *addresses, bool *undo);

@@ -49,8 +49,9 @@ struct bridge_vm {
 	struct amdgpu_vm_update_funcs by_jobs;	/* how copy engines write page tables */
 	struct amdgpu_job *jobs[4];		/* of updates by them that go on, or have failed */
 	struct amdgpu_bo_vm *cleared;		/* the last table given to them, by its name */
+	struct list_head noted;			/* pages that it is to take out at the end */
 	spinlock_t last_lock;
-	struct dma_fence *last;			/* of what was committed; under last_lock */
+	struct dma_fence *last;			/* of what was committed; both under last_lock */
 };
 
 /*

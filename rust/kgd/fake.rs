@@ -134,6 +134,8 @@ pub(crate) struct Live {
     /// Those of them whose ring amdgpu does not show, for it is below 1 TiB.
     low_rings: u64,
     pub(crate) copy_queues: u32,
+    /// Pages that were noted as mapped when their process ended.
+    pub(crate) noted_pages: u64,
     /// The task is neither the process's nor the kernel's.
     pub(crate) is_foreign: bool,
     pub(crate) last_preempt: Option<Preempt>,

@@ -325,8 +325,16 @@ impl Granule {
         let mut state = self.state();
         for (gpu, view) in gpus.iter().zip(state.views.iter_mut()) {
             view.mapped = PageBits::NONE;
-            view.stale = PageBits::NONE;
-            if let (Some(addresses), Ok(vm)) = (view.addresses.take(), gpu.vm()) {
+            let stale = core::mem::replace(&mut view.stale, PageBits::NONE);
+            let Ok(vm) = gpu.vm() else {
+                continue;
+            };
+            for run in stale.runs(self.first) {
+                if let Err(error) = vm.note_pages(run.start, run.len()) {
+                    pr_warn!("pages of a process that has ended stay mapped: {error:?}\n");
+                }
+            }
+            if let Some(addresses) = view.addresses.take() {
                 vm.dma_unmap_pages(&addresses);
             }
         }
@@ -551,6 +559,12 @@ mod tests {
         assert!(granule.is_incomplete());
         granule.state().lost = PageBits::NONE;
         assert!(!granule.is_incomplete());
+        // At the end what a GPU may see still is the VM's to take out.
+        granule.state().views[0].mapped = PageBits::of(pages);
+        fake.set_stuck(true, false);
+        assert!(!take() && fake.live().noted_pages == 0);
+        granule.end(&gpus);
+        assert_eq!(fake.live().noted_pages, 6);
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl SharedMemory for Amdgpu {
         to_result(unsafe { c::bridge_pages_unmap(self.adev(), vm(handle), first, count) })
     }
 
+    fn note_pages(&self, handle: &VmHandle, first: u64, count: u64) -> Result {
+        // SAFETY: By its invariant, the handle is live.
+        to_result(unsafe { c::bridge_pages_note(vm(handle), first, count) })
+    }
+
     fn dma_map(&self, pfns: &[HmmPfn], addresses: &mut [u64]) -> Result<bool> {
         let addresses = addresses.get_mut(..pfns.len()).ok_or(EINVAL)?;
         let (count, mut undo) = (u32::try_from(pfns.len())?, false);

@@ -78,6 +78,13 @@ impl SharedMemory for Fake {
         Ok(())
     }
 
+    fn note_pages(&self, _vm: &VmHandle, first: u64, count: u64) -> Result {
+        self.check_reach(first, count)?;
+        let mut live = self.live.lock();
+        live.noted_pages = live.noted_pages.saturating_add(count);
+        Ok(())
+    }
+
     fn dma_map(&self, pfns: &[HmmPfn], addresses: &mut [u64]) -> Result<bool> {
         for (address, pfn) in addresses.iter_mut().zip(pfns) {
             *address = (*pfn as u64) << 12;

@@ -68,6 +68,12 @@ impl Vm {
         self.kgd.unmap_pages(&self.raw, first, count)
     }
 
+    /// The process ends, and these pages may be mapped still: whoever else has the VM's file does
+    /// not use them any more once the VM has been dropped. `ENOMEM`: he may.
+    pub(crate) fn note_pages(&self, first: u64, count: u64) -> Result {
+        self.kgd.note_pages(&self.raw, first, count)
+    }
+
     /// Ends what [`DmaPages::exchange`] handed out; 0 is none.
     pub(crate) fn dma_unmap_pages(&self, addresses: &[u64]) {
         self.kgd.dma_unmap(addresses);
