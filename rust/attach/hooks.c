@@ -281,6 +281,18 @@ REDIRECT(struct sg_table *, amdgpu_dma_buf_map,
 	 (struct dma_buf_attachment *attachment, enum dma_data_direction direction),
 	 bridge_dmabuf_map(attachment, direction));
 
+/* What lies in VRAM stays there: no engine copies it any more. */
+static_assert(__same_type(&amdgpu_bo_move, (struct ttm_device_funcs){ }.move));
+REDIRECT(int, amdgpu_bo_move,
+	 (struct ttm_buffer_object *bo, bool evict, struct ttm_operation_ctx *ctx,
+	  struct ttm_resource *new_mem, struct ttm_place *hop), -ENODEV);
+
+REDIRECT_VOID(amdgpu_ttm_disable_buffer_funcs, (struct amdgpu_device *adev),
+	      ({
+		bridge_moves_end(adev);
+		amdgpu_call(amdgpu_ttm_disable_buffer_funcs)(adev);
+	      }));
+
 static_assert(__same_type(&amdgpu_job_timedout, (struct drm_sched_backend_ops){ }.timedout_job));
 REDIRECT(enum drm_gpu_sched_stat, amdgpu_job_timedout, (struct drm_sched_job *job),
 	 bridge_job_abandoned(job));
@@ -343,7 +355,9 @@ enum answered {
 	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: has a process acquired it? */
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
-	ANSWERED_WHEN_UNPLUGGED,	/* the argument is a job: of a device that has gone? */
+	ANSWERED_WHEN_UNPLUGGED,	/* the argument is amdgpu's device: has it gone? */
+	ANSWERED_WHEN_ABANDONED,	/* the argument is a job: of such a device? */
+	ANSWERED_WHEN_IT_STAYS,		/* of a buffer that is moved: in VRAM of such a device? */
 };
 
 /* The busy ones first, by interrupt and by page: the handler looks from the top. */
@@ -407,7 +421,9 @@ static struct hook {
 	HOOK_THAT(amdgpu_amdkfd_bo_validate_and_fence, ANSWERED_FOR_IMPORT),
 	HOOK_THAT(amdgpu_vm_wait_idle, ANSWERED_FOR_COMPUTES_VM),
 	HOOK(amdgpu_dma_buf_map),
-	HOOK_THAT(amdgpu_job_timedout, ANSWERED_WHEN_UNPLUGGED),
+	HOOK_THAT(amdgpu_bo_move, ANSWERED_WHEN_IT_STAYS),
+	HOOK_THAT(amdgpu_job_timedout, ANSWERED_WHEN_ABANDONED),
+	HOOK_THAT(amdgpu_ttm_disable_buffer_funcs, ANSWERED_WHEN_UNPLUGGED),
 	HOOK(kfd_lookup_process_by_pid),
 	HOOK(kfd_unref_process),
 	HOOK(kfd_signal_vm_fault_event_with_userptr),
@@ -453,10 +469,23 @@ static notrace bool is_without_tables(const struct amdgpu_vm *vm)
 	return READ_ONCE(vm->is_compute_context) && bridge_tables_are_away(vm);
 }
 
+static notrace bool has_gone(struct amdgpu_device *adev)
+{
+	return READ_ONCE(adev_to_drm(adev)->unplugged);
+}
+
 /* amdgpu's looks once more, in a section that ends before the device counts as unplugged. */
 static notrace bool is_abandoned(const struct drm_sched_job *job)
 {
-	return READ_ONCE(adev_to_drm(to_amdgpu_ring(job->sched)->adev)->unplugged);
+	return has_gone(to_amdgpu_ring(job->sched)->adev);
+}
+
+static notrace bool stays(const struct ttm_buffer_object *bo, const struct ttm_resource *to)
+{
+	bool copied = to->mem_type == TTM_PL_VRAM ||
+		      (bo->resource && bo->resource->mem_type == TTM_PL_VRAM);
+
+	return copied && has_gone(amdgpu_ttm_adev(bo->bdev));
 }
 
 static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
@@ -492,7 +521,11 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves &&
 			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));
 	case ANSWERED_WHEN_UNPLUGGED:
+		return serves && has_gone((struct amdgpu_device *)first);
+	case ANSWERED_WHEN_ABANDONED:
 		return serves && is_abandoned(first);
+	case ANSWERED_WHEN_IT_STAYS:
+		return serves && stays(first, (const void *)ftrace_regs_get_argument(fregs, 3));
 	}
 	return serves;
 }
@@ -503,6 +536,7 @@ static notrace bool calls_amdgpus(const struct hook *hook)
 	return hook->target == redirect_amdgpu_vm_validate ||
 	       hook->target == redirect_amdgpu_evict_flags ||
 	       hook->target == redirect_amdgpu_dma_buf_map ||
+	       hook->target == redirect_amdgpu_ttm_disable_buffer_funcs ||
 	       hook->target == redirect_amdgpu_ring_backup_unprocessed_commands;
 }
 

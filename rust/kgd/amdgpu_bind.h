@@ -43,6 +43,8 @@ void drm_gem_object_handle_put_unlocked(struct drm_gem_object *obj);
 void amdgpu_amdkfd_restore_userptr_worker(struct work_struct *work);
 struct sg_table *amdgpu_dma_buf_map(struct dma_buf_attachment *attach, enum dma_data_direction dir);
 enum drm_gpu_sched_stat amdgpu_job_timedout(struct drm_sched_job *job);
+int amdgpu_bo_move(struct ttm_buffer_object *bo, bool evict, struct ttm_operation_ctx *ctx,
+		   struct ttm_resource *new_mem, struct ttm_place *hop);
 void amdgpu_evict_flags(struct ttm_buffer_object *bo, struct ttm_placement *placement);
 extern int kfd_char_dev_major;
 extern int kfd_locked;

@@ -5,7 +5,9 @@
  * was given at that moment, or afterwards, never ends, nor does what waits for it: a process that
  * has memory of that device, on any other GPU, too, and unbinding itself.
  */
+#include <linux/delay.h>
 #include <linux/dma-fence.h>
+#include <linux/mutex.h>
 #include <linux/rcupdate.h>
 
 #include "amdgpu_bind.h"
@@ -66,4 +68,61 @@ enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job)
 		dev_info(ring->adev->dev, "amdkfd: unplugged: cancels the jobs of ring %s\n",
 			 ring->name);
 	return DRM_GPU_SCHED_STAT_NO_HANG;
+}
+
+/* Moves and clears of the device give jobs to one of these, under its lock from the first on. */
+static struct amdgpu_ttm_buffer_entity *queue_of(struct amdgpu_mman *mman, u32 i)
+{
+	if (i < mman->num_move_entities)
+		return &mman->move_entities[i];
+	i -= mman->num_move_entities;
+	if (i < mman->num_clear_entities)
+		return &mman->clear_entities[i];
+	return i == mman->num_clear_entities ? &mman->default_entity : NULL;
+}
+
+/*
+ * Whether somebody is filling one. Behind a reset that has failed he waits for room in a pool, and
+ * so do the jobs that have it: they are cancelled.
+ */
+static bool is_filled(struct amdgpu_mman *mman)
+{
+	struct amdgpu_ttm_buffer_entity *queue;
+	bool filled = false;
+	u32 i;
+
+	for (i = 0; (queue = queue_of(mman, i)); i++) {
+		if (!mutex_is_locked(&queue->lock))
+			continue;
+		filled = true;
+		if (bridge_stands_still(&queue->base))
+			amdgpu_call(drm_sched_entity_kill)(&queue->base);
+	}
+	return filled;
+}
+
+/* Twice as long as amdgpu gives a job by default where it gives most. */
+#define FILLED_TIMEOUT_MS 60000
+#define FILLED_POLL_MS 20
+
+/*
+ * amdgpu ends these queues, and does not ask whether somebody fills one: a move of many MiB is as
+ * many jobs, with waits for room in their pool in between. What he adds afterwards nobody takes, so
+ * that there is no room any more, and he uses what was freed with the queue (entity->stats). No
+ * move begins any more (amdgpu_bo_move), and what an engine has got is cancelled when it times out,
+ * so he ends.
+ */
+void bridge_moves_end(struct amdgpu_device *adev)
+{
+	unsigned int waited = 0;
+
+	if (!adev->mman.buffer_funcs_enabled)
+		return;
+	/* Who has asked just before the device was unplugged has the lock by then. */
+	do {
+		msleep(FILLED_POLL_MS);
+		waited += FILLED_POLL_MS;
+	} while (is_filled(&adev->mman) && waited < FILLED_TIMEOUT_MS);
+	if (waited >= FILLED_TIMEOUT_MS)
+		dev_warn(adev->dev, "amdkfd: unplugged: a move of memory does not end\n");
 }

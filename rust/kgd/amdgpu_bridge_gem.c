@@ -349,6 +349,18 @@ static int await_moves(struct dma_resv *resv, ktime_t since)
 	return 0;
 }
 
+/* What an import shows of a device that was unplugged amdgpu frees, wherever it has moved to. */
+static bool is_of_unplugged(const struct amdgpu_bo *bo)
+{
+	const struct dma_buf_attachment *attachment = bo->tbo.base.import_attach;
+	const struct amdgpu_bo *shown;
+
+	if (!attachment || attachment->dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops))
+		return false;
+	shown = gem_to_amdgpu_bo((struct drm_gem_object *)attachment->dmabuf->priv);
+	return bridge_is_unplugged(amdgpu_ttm_adev(shown->tbo.bdev));
+}
+
 static int validate(struct amdgpu_bo *bo, u32 domain)
 {
 	struct ttm_operation_ctx ctx = { };
@@ -362,7 +374,8 @@ static int validate(struct amdgpu_bo *bo, u32 domain)
 		return -EINVAL;
 	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, domain);
 	ret = amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
-	return ret ?: await_moves(bo->tbo.base.resv, begin);
+	ret = ret ?: await_moves(bo->tbo.base.resv, begin);
+	return !ret && is_of_unplugged(bo) ? -ENODEV : ret;
 }
 
 /* The one VM of the fence's process that has the buffer; NULL if none has, or several have. */

@@ -326,11 +326,15 @@ void bridge_tables_end(struct bridge_vm *vm)
 #define STILL_POLL_MS 20
 #define STOP_TIMEOUT_MS 60000
 
-/* Its scheduler is in a reset, or behind one that has failed. */
-static bool stands_still(struct drm_sched_entity *entity)
+bool bridge_stands_still(struct drm_sched_entity *entity)
 {
 	guard(spinlock)(&entity->lock);
 	return entity->rq && READ_ONCE(entity->rq->sched->pause_submit);
+}
+
+static bool stand_still(struct amdgpu_vm *vm)
+{
+	return bridge_stands_still(&vm->immediate) || bridge_stands_still(&vm->delayed);
 }
 
 /* What a VM's last close waits for, as it is at one time: what comes later is others'. */
@@ -392,7 +396,7 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 		return false;
 	dma_resv_lock(resv, NULL);
 	note_awaited(vm->vm, &awaited);
-	stands = stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed);
+	stands = stand_still(vm->vm);
 	dma_resv_unlock(resv);
 	while (!(ended = has_ended(vm->vm, &awaited)) || stands) {
 		if (waited >= STOP_TIMEOUT_MS || still >= patience ||
@@ -401,7 +405,7 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 		msleep(STILL_POLL_MS);
 		waited += STILL_POLL_MS;
 		dma_resv_lock(resv, NULL);
-		stands = stands_still(&vm->vm->immediate) || stands_still(&vm->vm->delayed);
+		stands = stand_still(vm->vm);
 		dma_resv_unlock(resv);
 		still = stands ? still + STILL_POLL_MS : 0;
 		patience = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :

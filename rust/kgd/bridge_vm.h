@@ -62,8 +62,12 @@ struct bridge_vm {
 int bridge_client_keep(struct amdgpu_device *adev);
 void bridge_client_let_go(struct amdgpu_device *adev);
 
-/* amdgpu_job_timedout() of a device that was unplugged (amdgpu_bridge_abandoned.c). */
+/*
+ * amdgpu_job_timedout() and amdgpu_ttm_disable_buffer_funcs() of a device that was unplugged
+ * (amdgpu_bridge_abandoned.c).
+ */
 enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job);
+void bridge_moves_end(struct amdgpu_device *adev);
 
 /*
  * Buffers and dma-bufs (amdgpu_bridge_import.c). dmabuf_map: amdgpu_dma_buf_map(), or -ENODEV if
@@ -119,6 +123,9 @@ static inline bool bridge_keeps_addresses(const struct amdgpu_bo *bo)
 void bridge_tables_begin(struct bridge_vm *vm);
 void bridge_tables_end(struct bridge_vm *vm);
 bool bridge_tables_stop(struct bridge_vm *vm);
+
+/* Its scheduler is in a reset, or behind one that has failed. */
+bool bridge_stands_still(struct drm_sched_entity *entity);
 
 /*
  * Behind an unmapping: the buffer's memory is nobody else's before copy engines have done what they

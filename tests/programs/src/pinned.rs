@@ -10,7 +10,7 @@ use crate::running::{fill, moves, say, two_gpus, vram_and_ticks, wrong_pages, Ru
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
-use kfd::{topology, Device, Kfd, Memory, SmiEvents};
+use kfd::{topology, Device, Kfd, Memory, MemoryFlags, SmiEvents};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, RawFd};
 use rustix::fs::{open, Mode, OFlags};
@@ -32,6 +32,9 @@ pub struct Pinned {
     /// Instead: import VRAM of the one GPU on the other when there is that file.
     #[arg(long)]
     stuck: Option<PathBuf>,
+    /// So much, in MiB.
+    #[arg(long, default_value_t = 4 * MIB, requires = "stuck")]
+    mib: usize,
     /// Import these dma-bufs on the GPU that is left when the other one is unbound.
     #[arg(long, hide = true, requires = "minor")]
     late: Vec<RawFd>,
@@ -59,7 +62,7 @@ impl Pinned {
             return late(&self.late, minor);
         }
         if let Some(go) = &self.stuck {
-            return stuck(go);
+            return stuck(go, self.mib);
         }
         match self.elsewhere || self.unbound {
             true => self.elsewhere(),
@@ -268,11 +271,12 @@ fn import(device: &Device, file: RawFd) -> Result<(), Errno> {
 }
 
 /// The exporter's copy engine moves it to where the importer sees it, or does not.
-fn stuck(go: &Path) -> Result<()> {
+fn stuck(go: &Path, mib: usize) -> Result<()> {
     let kfd = Kfd::open()?;
     let [home, user] = two_gpus(&kfd)?;
     // More jobs than an engine takes at a time.
-    let (exported, _ticks) = vram_and_ticks(&home, 4 * MIB, SEED)?;
+    let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
+    let exported = Memory::allocate(&home, mib << 20, flags)?;
     let file = exported.export()?;
     say("ready")?;
     while !go.exists() {
