@@ -38,6 +38,7 @@ mod show;
 pub(crate) mod sleep;
 mod tests;
 mod told;
+mod unmapped;
 
 pub(crate) use attributes::{
     Attribute,
@@ -281,7 +282,7 @@ pub(crate) struct Svm {
     evicting: Mutex<Evicting>,
     #[pin]
     pins: Mutex<KVec<Pages>>,
-    /// Areas that were unmapped, whose attributes are there still.
+    /// Regions of which pages were unmapped that may have attributes still.
     unmapped: Atomic<usize>,
     #[pin]
     settling: DelayedWork<Svm, SETTLE>,
@@ -464,7 +465,12 @@ impl Svm {
             // Nobody was told of it but that region, which was not looked into.
             known.forget_unmapped();
         }
-        used.ok_or(ESRCH)
+        let used = used.ok_or(ESRCH)?;
+        if used.has_unmapped() {
+            // Whoever was to see to it may not have found it.
+            self.settle_soon();
+        }
+        Ok(used)
     }
 
     /// The granule that a page is in, with its region; both are made if they are not there.

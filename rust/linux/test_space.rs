@@ -35,6 +35,16 @@ pub(crate) fn attach() {
     assert_eq!(unsafe { kunit_attach_mm() }, 0);
 }
 
+/// Maps new memory, which may be written, where [`map`] has returned memory that is unmapped now.
+pub(crate) fn map_again(address: u64, bytes: usize) {
+    /// And `MAP_FIXED`.
+    const AT: c_ulong = FLAGS | 0x10;
+    let (start, bytes) = (address as c_ulong, bytes as c_ulong);
+    // SAFETY: Nothing lies there. CAST: addresses of this kernel's size.
+    let found = unsafe { vm_mmap(null_mut(), start, bytes, WRITABLE, AT, 0) };
+    assert_eq!(found, start);
+}
+
 /// Maps new memory, which nobody has touched; returns its address.
 pub(crate) fn map(bytes: usize, protection: c_ulong) -> u64 {
     attach();

@@ -277,9 +277,8 @@ impl Svm {
         self.make_region(page, mm)?;
         let lock = mm.mmap_read_lock();
         let changing = self.changing.lock();
-        self.settle(&changing)?;
         let area = Pages::new(page, page + 1);
-        if !self.is_watched(area) {
+        if !self.settle_watched(&changing, area)? {
             return Err(EAGAIN);
         }
         // What is unmapped from here on is told of.

@@ -23,6 +23,9 @@ impl PageBits {
     pub(crate) fn of(pages: Pages) -> Self {
         let mut place = pages.start % GRANULE_PAGES;
         let end = (place + pages.len()).min(GRANULE_PAGES);
+        if place == 0 && end == GRANULE_PAGES {
+            return Self([u64::MAX; WORDS]);
+        }
         let mut bits = Self::NONE;
         while place < end {
             let behind = (place | 63) + 1;

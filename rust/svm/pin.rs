@@ -7,10 +7,7 @@ use super::{
     pages::Pages,
     Svm, //
 };
-use crate::linux::{
-    hmm::NoReclaim,
-    ratelimit::may_complain, //
-};
+use crate::linux::ratelimit::may_complain;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -27,10 +24,7 @@ impl Pin {
     /// `EINVAL`: not all of these pages are always mapped on the GPU at that place of the list, and
     /// mapped now, or about to be again.
     pub(crate) fn new(svm: &Arc<Svm>, gpu: usize, pages: Pages) -> Result<Self> {
-        {
-            let _no_reclaim = NoReclaim::new();
-            svm.pins.lock().push(pages, GFP_KERNEL)?;
-        }
+        svm.add_pin(pages)?;
         let pin = Self {
             svm: svm.clone(),
             pages,
@@ -54,6 +48,26 @@ impl Drop for Pin {
 }
 
 impl Svm {
+    /// One pin more. Room is made without the lock, which notifiers take.
+    fn add_pin(&self, pages: Pages) -> Result {
+        let mut room = KVec::new();
+        loop {
+            let mut pins = self.pins.lock();
+            if pins.len() == pins.capacity() && room.capacity() > pins.len() {
+                for pin in pins.iter() {
+                    room.push_within_capacity(*pin)?;
+                }
+                core::mem::swap(&mut *pins, &mut room);
+            }
+            if pins.push_within_capacity(pages).is_ok() {
+                return Ok(());
+            }
+            let wanted = 2 * pins.len() + 4;
+            drop(pins);
+            room = KVec::with_capacity(wanted, GFP_KERNEL_ACCOUNT)?;
+        }
+    }
+
     /// Whether a GPU always sees all of these pages. `EINVAL` if not.
     fn check_mapped(self: &Arc<Self>, gpu: usize, pages: Pages) -> Result {
         let changing = self.changing.lock();

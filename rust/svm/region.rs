@@ -18,6 +18,7 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
+    unmapped::Unmapped,
     Svm, //
 };
 use crate::{
@@ -29,7 +30,6 @@ use crate::{
         Interval,
         IntervalUser,
         Invalidation,
-        NoReclaim,
         Reason,
         Watched, //
     },
@@ -61,69 +61,9 @@ use kernel::{
 pub(crate) static REGIONS: Gauge = Gauge::new();
 
 /// Granules of a region.
-const GRANULES_EACH: u64 = 128;
+pub(super) const GRANULES_EACH: u64 = 128;
 /// Pages of a region.
 pub(super) const REGION_PAGES: u64 = GRANULES_EACH * GRANULE_PAGES;
-
-/// Areas of a region that were unmapped, and have attributes still.
-struct Unmapped(KVec<Pages>);
-
-/// What became of an area that was unmapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Noted {
-    /// It is one more.
-    New,
-    /// It is part of one that was there.
-    Known,
-    /// There was no memory for the first one.
-    Lost,
-}
-
-impl Unmapped {
-    /// With room for one, so that the first of them can always be noted.
-    fn new() -> Result<Self> {
-        Ok(Self(KVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?))
-    }
-
-    /// Notes an area. An empty one counts only if there is no other.
-    fn note(&mut self, pages: Pages) -> Noted {
-        let all = &mut self.0;
-        if pages.is_empty() && !all.is_empty() {
-            return Noted::Known;
-        }
-        let around =
-            |last: &Pages| Pages::new(last.start.min(pages.start), last.end.max(pages.end));
-        if let Some(last) = all.last_mut() {
-            if last.end == pages.start || last.start == pages.end {
-                *last = around(last);
-                return Noted::Known;
-            }
-        }
-        if all.push(pages, GFP_KERNEL).is_ok() {
-            return Noted::New;
-        }
-        match all.last_mut() {
-            // What lies between forgets its attributes, too.
-            Some(last) => {
-                *last = around(last);
-                Noted::Known
-            }
-            None => Noted::Lost,
-        }
-    }
-
-    /// Any of them. It stays one until [`Unmapped::settle`].
-    fn any(&self) -> Option<Pages> {
-        self.0.last().copied()
-    }
-
-    /// An area has no attributes any more. False: there is more to it by now. That of [`Self::any`]
-    /// is the last, but for those that have come meanwhile.
-    fn settle(&mut self, pages: Pages) -> bool {
-        let place = self.0.iter().rposition(|it| *it == pages);
-        place.is_some_and(|place| self.0.remove(place).is_ok())
-    }
-}
 
 /// What is in a region.
 struct Contents {
@@ -184,7 +124,7 @@ impl Region {
     pub(super) fn new(svm: Arc<Svm>, index: u64, mm: &MmWithUser) -> Result<Watched<Self>> {
         let contents = Contents {
             granules: KVec::new(),
-            unmapped: Unmapped::new()?,
+            unmapped: Unmapped::new(index * REGION_PAGES)?,
             absent: 0,
             regained: 0,
         };
@@ -386,13 +326,13 @@ impl Region {
         Ok(())
     }
 
-    /// An area that was unmapped, and has attributes still. It counts as such until
+    /// An area that was unmapped, and may have attributes still. It counts as such until
     /// [`Region::settle`]: whoever maps pages meanwhile waits for that, and finds no attributes.
     pub(super) fn unmapped(&self) -> Option<Pages> {
         self.contents.lock().unmapped.any()
     }
 
-    /// Such an area has no attributes any more. If more of it was unmapped meanwhile, that has.
+    /// Such an area has no attributes any more. What else was unmapped meanwhile may have some.
     pub(super) fn settle(&self, pages: Pages) {
         if self.contents.lock().unmapped.settle(pages) {
             self.svm.take_unmapped();
@@ -401,28 +341,20 @@ impl Region {
 
     /// Nothing of it has attributes, nor had.
     pub(super) fn forget_unmapped(&self) {
-        while let Some(pages) = self.unmapped() {
-            self.settle(pages);
-        }
+        self.settle(self.pages());
     }
 
     /// Whether there is such an area.
     pub(super) fn has_unmapped(&self) -> bool {
-        self.unmapped().is_some()
+        !self.contents.lock().unmapped.is_empty()
     }
 
     /// Notes that an area was unmapped. May run under reclaim.
     fn note_unmapped(&self, pages: Pages) {
-        let _no_reclaim = NoReclaim::new();
-        match self.contents.lock().unmapped.note(pages) {
-            Noted::New => self.svm.add_unmapped(),
-            Noted::Known => (),
-            Noted::Lost => {
-                let (start, bytes) = (pages.address(), pages.bytes());
-                pr_warn!(
-                    "{bytes:#x} bytes at {start:#x} were unmapped, and keep their attributes\n"
-                );
-            }
+        let mut contents = self.contents.lock();
+        // Under the lock: who finds it finds it counted.
+        if contents.unmapped.note(pages) {
+            self.svm.add_unmapped();
         }
     }
 
@@ -499,29 +431,5 @@ mod tests {
         assert_eq!(bits(REGION_PAGES - 1, REGION_PAGES), 1 << 127);
         assert_eq!(bits(0, REGION_PAGES), u128::MAX);
         assert_eq!(bits(GRANULE_PAGES, REGION_PAGES), u128::MAX - 1);
-    }
-
-    #[test]
-    fn an_area_counts_as_unmapped_until_its_attributes_are_gone() {
-        let mut unmapped = Unmapped::new().unwrap();
-        let area = Pages::new(8, 16);
-        assert_eq!((unmapped.any(), unmapped.note(area)), (None, Noted::New));
-        // Whoever looks while they are being forgotten finds it.
-        assert_eq!((unmapped.any(), unmapped.any()), (Some(area), Some(area)));
-        // It grows meanwhile: what is more has attributes still.
-        assert_eq!(unmapped.note(Pages::new(16, 20)), Noted::Known);
-        assert!(!unmapped.settle(area));
-        let more = Pages::new(8, 20);
-        assert_eq!(unmapped.any(), Some(more));
-        // Another one does not keep it.
-        assert_eq!(unmapped.note(Pages::new(64, 65)), Noted::New);
-        assert!(unmapped.settle(more) && !unmapped.settle(more));
-        assert_eq!(unmapped.any(), Some(Pages::new(64, 65)));
-        assert!(unmapped.settle(Pages::new(64, 65)));
-        // None of it is one, if there is no other.
-        let nothing = Pages::new(8, 8);
-        let noted = [0; 2].map(|_| unmapped.note(nothing));
-        assert_eq!(noted, [Noted::New, Noted::Known]);
-        assert!(unmapped.settle(nothing) && unmapped.any().is_none());
     }
 }

@@ -204,11 +204,11 @@ impl Svm {
         // Before `changing`: for this lock one may have to wait for a program.
         let lock = mm.mmap_read_lock();
         let changing = self.changing.lock();
-        self.settle(&changing)?;
+        let watched = self.settle_watched(&changing, pages)?;
         self.check(&lock, pages)?;
         self.check_buffers(pages)?;
         // What is unmapped from here on is told of, and forgotten.
-        if self.is_watched(pages) {
+        if watched {
             return self.change(pages, change).map(Some);
         }
         self.check_charge(&changing, pages)?;
@@ -230,7 +230,7 @@ impl Svm {
 
     /// Whether there is a region wherever an area is. They stay while nobody else changes
     /// attributes.
-    pub(super) fn is_watched(&self, pages: Pages) -> bool {
+    fn is_watched(&self, pages: Pages) -> bool {
         let regions = self.regions.lock();
         pages
             .pieces(REGION_PAGES)
@@ -523,9 +523,14 @@ impl Svm {
         }
     }
 
-    /// One more area was unmapped that may have attributes. May run under reclaim.
+    /// One more region has unmapped pages that may have attributes. May run under reclaim.
     pub(super) fn add_unmapped(self: &Arc<Self>) {
         let _: usize = self.unmapped.fetch_add(1, Release);
+        self.settle_soon();
+    }
+
+    /// A worker forgets the attributes of what was unmapped. May run under reclaim.
+    pub(super) fn settle_soon(self: &Arc<Self>) {
         // If it is queued already it sees to this one, too.
         let _ = self.workers.pages.enqueue::<_, SETTLE>(self.clone());
     }
@@ -552,14 +557,9 @@ impl Svm {
                 let spare = Spare::new()?;
                 any = true;
                 self.forget(pages, spare);
-                // Not before: with these attributes nobody is to be shown what is there now.
+                // Not before: with these attributes nobody is to be shown what is there now. What
+                // was unmapped once more since has none: nobody gives it any meanwhile.
                 region.settle(pages);
-                // What lies between two areas may be seen still.
-                for piece in pages.pieces(GRANULE_PAGES) {
-                    if let Some(granule) = region.granule(piece.start) {
-                        self.take(&granule, piece, Reason::Unmap);
-                    }
-                }
             }
             drop(region);
             if any {
@@ -568,6 +568,20 @@ impl Svm {
             from = index + 1;
         }
         Ok(())
+    }
+
+    /// The same for who has mmap_lock, and is about to give an area attributes. Whether there is a
+    /// region wherever it is ([`Self::is_watched`]).
+    pub(super) fn settle_watched(
+        self: &Arc<Self>,
+        changing: &Changing<'_>,
+        pages: Pages,
+    ) -> Result<bool> {
+        // A region that comes only now may have heard of what was unmapped there before this lock
+        // was taken: that would be forgotten after the attributes are given.
+        let watched = self.unmapped.load(Acquire) == 0 || self.is_watched(pages);
+        self.settle(changing)?;
+        Ok(watched && self.is_watched(pages))
     }
 
     /// The same for who does not change attributes. Not under mmap_lock.

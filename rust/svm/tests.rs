@@ -173,6 +173,13 @@ mod tests {
         test_space::unmap(pages.address(), pages.bytes() as usize);
     }
 
+    /// The same, and maps others there.
+    fn replace(pages: Pages) {
+        unmap(pages);
+        // CAST: as above.
+        test_space::map_again(pages.address(), pages.bytes() as usize);
+    }
+
     fn part(of: Pages, from: u64, to: u64) -> Pages {
         Pages::new(of.start + from, of.start + to)
     }
@@ -458,5 +465,94 @@ mod tests {
         assert_eq!(svm.set(page, &access), Ok(()));
         let claim = svm.claim(behind).unwrap();
         assert_eq!(claim.clear(svm.gpus[0].vm().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn what_is_unmapped_while_no_worker_comes_takes_nothing_else_with_it() {
+        const BYTES: usize = 4 * (REGION_PAGES << PAGE_SHIFT) as usize;
+        let places = Places::new().unwrap();
+        let fake = Fake::new().unwrap();
+        let world = World::of(1, &places, &[&fake]);
+        let svm = world.svm();
+        let member = places.join(user_of(1)).unwrap();
+        let mut stuck = KVec::new();
+        for _ in 0..MOST {
+            stuck.push(member.take().unwrap(), GFP_KERNEL).unwrap();
+        }
+        let space = Pages::of_bytes(test_space::map(BYTES, test_space::WRITABLE), BYTES as u64);
+        let first = space.unwrap().start.next_multiple_of(REGION_PAGES);
+        let all = Pages::new(first, first + 3 * REGION_PAGES);
+        let give = |pages, granularity| svm.set(pages, &[Attribute::Granularity(granularity)]);
+        assert_eq!(give(all, 5), Ok(()));
+        let (one, other) = (part(all, 8, 9), part(all, 64, 65));
+        for _ in 0..2000 {
+            replace(one);
+            replace(other);
+        }
+        let noted = || svm.unmapped.load(Relaxed);
+        assert_eq!(noted(), 1);
+        // Across three regions.
+        let wide = part(all, REGION_PAGES - 3, 2 * REGION_PAGES + 3);
+        unmap(wide);
+        assert_eq!(noted(), 3);
+        assert_eq!(svm.book.lock().ranges.len(), 1);
+        // What is given now is of what is there now.
+        assert_eq!(give(one, 7), Ok(()));
+        let are = |expected: &[(u64, u64, u8)]| {
+            let ranges = svm.ranges_in(all).unwrap();
+            let found = ranges.iter().map(|(it, said)| (*it, said.granularity));
+            found.eq(expected
+                .iter()
+                .map(|(start, end, said)| (part(all, *start, *end), *said)))
+        };
+        let left = [
+            (0, 8, 5),
+            (8, 9, 7),
+            (9, 64, 5),
+            (65, REGION_PAGES - 3, 5),
+            (2 * REGION_PAGES + 3, 3 * REGION_PAGES, 5),
+        ];
+        assert!(are(&left) && noted() == 0);
+        assert!(svm.region_of(first + REGION_PAGES).is_none() && svm.region_of(first).is_some());
+        // The worker comes, and finds nothing; then it finds two, in two regions.
+        drop(stuck);
+        drop(member);
+        flush_delayed(&svm.settling);
+        assert!(are(&left));
+        replace(one);
+        unmap(part(all, 3 * REGION_PAGES - 1, 3 * REGION_PAGES));
+        for _ in 0..1000 {
+            if noted() > 0 {
+                fsleep(Delta::from_millis(10));
+            }
+        }
+        let left = [
+            (0, 8, 5),
+            (9, 64, 5),
+            (65, REGION_PAGES - 3, 5),
+            (2 * REGION_PAGES + 3, 3 * REGION_PAGES - 1, 5),
+        ];
+        assert!(are(&left) && noted() == 0);
+    }
+
+    #[test]
+    fn pages_that_others_take_at_once_are_forgotten_and_those_given_stay() {
+        let area = memory();
+        let fake = Fake::new().unwrap();
+        let world = World::new(&[&fake]);
+        let svm = world.svm();
+        let give = |pages| svm.set(pages, &[Attribute::Granularity(5)]);
+        let page = |number| part(area, number, number + 1);
+        assert_eq!(give(part(area, 0, 200)), Ok(()));
+        // The worker is at work meanwhile.
+        for round in 0..500 {
+            let (given, taken) = (page(2 * (round % 50)), page(2 * (round % 50) + 1));
+            replace(given);
+            assert_eq!(give(given), Ok(()));
+            replace(taken);
+        }
+        assert_eq!(svm.settle_now(), Ok(()));
+        let has = |number| svm.has_ranges(page(number)) == Ok(true);
+        assert!((0..200).all(|number| has(number) == (number >= 100 || number % 2 == 0)));
     }
 }

@@ -7,6 +7,7 @@ mod attribute;
 mod beside;
 mod effects;
 mod forked;
+mod fuse;
 mod generate;
 mod hold;
 mod interpreter;
@@ -15,6 +16,7 @@ mod pieces;
 mod stage;
 pub mod supply;
 mod told;
+mod unmapped;
 mod wholes;
 mod world;
 
@@ -65,6 +67,9 @@ enum What {
     Swapped,
     /// A prefetch of pages that a child has, too, while the kernel merges its own.
     Forked,
+    /// Two pages that are unmapped and mapped by turns, `--steps` times, while the driver's workers
+    /// wait for others.
+    Unmapped,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -101,7 +106,7 @@ impl What {
             Self::Attributes => SCRIPTS,
             Self::Generated | Self::Hold => &[],
             Self::Pieces | Self::Wholes | Self::Beside => &[],
-            Self::Merged | Self::Swapped | Self::Forked => &[],
+            Self::Merged | Self::Swapped | Self::Forked | Self::Unmapped => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -134,6 +139,10 @@ impl Svm {
             (What::Merged, _) => merged::run(self.xnack, self.steps),
             (What::Swapped, _) => merged::swapped(self.xnack),
             (What::Forked, _) => forked::run(self.xnack),
+            (What::Unmapped, _) => match &self.case {
+                Some(file) => unmapped::kept(file.as_ref(), self.seed),
+                None => unmapped::run(self.steps),
+            },
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));
