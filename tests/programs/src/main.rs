@@ -51,6 +51,7 @@ mod same_gpu;
 mod script;
 mod smi;
 mod stale_doorbells;
+mod stopped;
 mod stranger;
 mod svm;
 mod thunk;
@@ -147,6 +148,12 @@ enum Command {
         /// Instead: wait on one GPU while reading this file resets another one.
         #[arg(long, value_name = "FILE")]
         recover: Option<std::path::PathBuf>,
+    },
+    /// Give queues packets that no GPU takes, and say how the waits end.
+    Stopped {
+        /// Instead: kernels that trap or have an illegal instruction, with a runtime.
+        #[arg(long)]
+        exceptions: bool,
     },
     /// Print who keeps the GPU awake.
     Power(power::Power),
@@ -264,6 +271,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crates {
             recover: Some(file),
         } => crates::reset_of_another(&file),
+        Command::Stopped { exceptions: false } => stopped::packets(),
+        Command::Stopped { exceptions: true } => stopped::exceptions(),
         Command::Power(power) => power.run(),
         Command::Pressure(pressure) => pressure.run(),
         Command::Counters(counters) => counters.run(),

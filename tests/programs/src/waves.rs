@@ -173,9 +173,14 @@ impl Gpu {
         Ok(self.signals.signal(1)?)
     }
 
-    /// The kernels.
-    pub fn code(&self) -> &Arc<CodeObject> {
-        &self.code
+    /// The first instruction of a kernel.
+    pub fn entry(&self, kernel: &str) -> Result<u64> {
+        /// `kernel_code_entry_byte_offset` of a kernel's descriptor.
+        const ENTRY: usize = 16;
+        let descriptor = self.code.kernel(kernel)?.descriptor;
+        let at = (descriptor - self.code.memory().address()) as usize;
+        let entry = self.code.memory().read::<u64>(at + ENTRY, 1)[0];
+        Ok(descriptor.wrapping_add(entry))
     }
 
     pub fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {

@@ -2,6 +2,8 @@
 
 //! The one error type of this crate.
 
+use crate::BadPacket;
+
 /// What a call of this crate can fail with.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,6 +32,14 @@ pub enum Error {
     /// A wave touched memory that it may not. The process's queues stand still.
     #[error("{0}")]
     Fault(kfd::Fault),
+    /// The command processor has stopped the queue at a packet that it does not take. What was
+    /// submitted before may still come to its end, nothing behind it does; the queue is of no more
+    /// use.
+    #[error("the GPU has stopped the queue at a packet: {0}")]
+    Packet(BadPacket),
+    /// A wave or a packet of the queue has had exceptions: see [`crate::Queue::with_exceptions`].
+    #[error("the queue has had exceptions: {0:?}")]
+    Exception(kfd::Exceptions),
     /// Signals of two contexts, which nobody can wait for at once.
     #[error("signals of different contexts of /dev/kfd")]
     Contexts,

@@ -24,6 +24,7 @@ mod print;
 mod queue;
 mod ring;
 mod signal;
+mod stop;
 mod stream;
 mod watch;
 
@@ -39,4 +40,5 @@ pub use print::{Printed, Printer};
 pub use queue::Queue;
 pub use ring::{Ring, INVALID, PATIENCE};
 pub use signal::{Completion, Signal, Signals};
+pub use stop::BadPacket;
 pub use stream::{Marker, Stream};

@@ -91,7 +91,7 @@ impl Queue {
             read_index: READ_DISPATCH_ID,
         };
         descriptor.write(INVALIDATE, &ACQUIRE_MEM);
-        let watch = Watch::new(device)?;
+        let watch = Watch::of_queue(device, &descriptor)?;
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
             index(&descriptor, WRITE_DISPATCH_ID),
@@ -114,6 +114,19 @@ impl Queue {
             watch,
             forgotten: AtomicU64::new(0),
         })
+    }
+
+    /// The same queue, which also says [`Error::Exception`] when one of its waves or packets has an
+    /// exception that the kernel tells the `runtime` of: waits and all else end with it then.
+    ///
+    /// A wave's exception comes to the driver by a message that a trap handler of the program's own
+    /// sends ([`Device::set_trap_handler`]). The driver's handler alone sends none: a wave goes on
+    /// behind its `s_trap` then, and halts at an instruction that is illegal.
+    pub fn with_exceptions(mut self, runtime: &kfd::Runtime) -> Result<Self> {
+        if let (Some(stop), Some(queue)) = (self.watch.stop(), &mut self.queue) {
+            stop.by(runtime, queue)?;
+        }
+        Ok(self)
     }
 
     /// Ends the queue, as dropping it does, and says whether it is gone: nothing that was submitted
@@ -180,8 +193,9 @@ impl Queue {
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
     /// its index.
     ///
-    /// The ring is full, and `Fault`: a wave of the process touched memory that it may not; `Lost`:
-    /// the GPU was reset, or has taken nothing for a minute. `Lost` also in a child of `fork`,
+    /// The ring is full, and `Fault`: a wave of the process touched memory that it may not;
+    /// `Packet`: the queue was stopped at one; `Lost`: the GPU was reset, or has taken nothing for
+    /// a minute. `Lost` also in a child of `fork`,
     /// which has not inherited the queue.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
@@ -219,7 +233,11 @@ impl Queue {
     /// no longer be, which [`Signal::wait`] does not notice. [`Duration::MAX`] is without end.
     ///
     /// `Fault`: a wave of the process touched memory that it may not, and its queues stand still.
-    /// `Lost`: the GPU was reset. `Timeout`: it is not done yet.
+    /// `Lost`: the GPU was reset. `Packet`: the queue was stopped at one that the command processor
+    /// does not take. `Timeout`: it is not done yet.
+    ///
+    /// A wave that halts, as for an illegal instruction, is not noticed, and neither is a trap:
+    /// see [`Queue::with_exceptions`].
     pub fn wait(&self, done: &Signal, timeout: Duration) -> Result<()> {
         self.watch.wait(done, Deadline::after(timeout))
     }

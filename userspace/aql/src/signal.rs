@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const SIZE: usize = 64;
-const KIND: usize = 0;
-const VALUE: usize = 8;
-const MAILBOX: usize = 16;
-const EVENT_ID: usize = 24;
+pub(crate) const KIND: usize = 0;
+pub(crate) const VALUE: usize = 8;
+pub(crate) const MAILBOX: usize = 16;
+pub(crate) const EVENT_ID: usize = 24;
 const START: usize = 32;
 /// `AMD_SIGNAL_KIND_USER`.
-const KIND_USER: u64 = 1;
+pub(crate) const KIND_USER: u64 = 1;
 
 /// A page of signals, and the process's events behind them.
 #[derive(Debug)]

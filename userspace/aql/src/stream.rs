@@ -144,7 +144,7 @@ impl Stream {
     }
 
     /// Does nothing of what is given from now on before `marker`, of whatever stream, is reached:
-    /// nothing at all any more where that stream is dropped before.
+    /// nothing at all any more where that stream is dropped before, or its queue has stopped.
     pub fn wait_for(&self, marker: &Marker) -> Result<()> {
         self.queue()
             .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;

@@ -3,8 +3,9 @@
 //! [`Watch`]: what puts an end to the work of a process's queues, and waiting that ends with it.
 
 use crate::signal::Deadline;
+use crate::stop::Stop;
 use crate::{Error, Result, Signal};
-use kfd::{Device, Faults, Resets, Woken};
+use kfd::{Device, Faults, Memory, Resets, Woken};
 use std::sync::Arc;
 
 /// Resets and faults from the making of this on. Whoever waits for what a queue was given has one
@@ -13,14 +14,32 @@ use std::sync::Arc;
 pub(crate) struct Watch {
     resets: Resets,
     faults: Faults,
+    /// Of one queue, if that tells of itself.
+    stop: Option<Stop>,
 }
 
 impl Watch {
     pub(crate) fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self {
+        Self::with(device, None).map(Arc::new)
+    }
+
+    /// The same, and whether the AQL queue of this descriptor has stopped.
+    pub(crate) fn of_queue(device: &Arc<Device>, descriptor: &Arc<Memory>) -> Result<Arc<Self>> {
+        let stop = Stop::new(device, descriptor)?;
+        Self::with(device, Some(stop)).map(Arc::new)
+    }
+
+    fn with(device: &Arc<Device>, stop: Option<Stop>) -> Result<Self> {
+        Ok(Self {
             resets: Resets::watch(device)?,
             faults: Faults::watch(device)?,
-        }))
+            stop,
+        })
+    }
+
+    /// What the queue tells of itself.
+    pub(crate) fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref()
     }
 
     /// As [`crate::Queue::check`].
@@ -28,9 +47,10 @@ impl Watch {
         if self.resets.look()?.is_some() {
             return Err(Error::Lost);
         }
-        self.faults
-            .look()?
-            .map_or(Ok(()), |it| Err(Error::Fault(it)))
+        if let Some(fault) = self.faults.look()? {
+            return Err(Error::Fault(fault));
+        }
+        self.stop().map_or(Ok(()), Stop::look)
     }
 
     /// As [`crate::Queue::wait`].
@@ -47,16 +67,21 @@ impl Watch {
         deadline: Deadline,
     ) -> Result<()> {
         loop {
-            // Before both looks: an event that is set behind them is not slept through then.
-            let (event, age) = (done.event(), done.event().age());
+            // Before all looks: an event that is set behind them is not slept through then.
+            let own = (done.event(), done.event().age());
+            let events: Vec<_> = [own]
+                .into_iter()
+                .chain(self.stop().map(Stop::event))
+                .collect();
             if done.load() <= 0 {
                 return Ok(());
             }
             if never() {
                 return Err(Error::Lost);
             }
-            let left = deadline.left();
-            match event.wait_or(age, &self.resets, &self.faults, left)? {
+            self.stop().map_or(Ok(()), Stop::look)?;
+            let (left, all) = (deadline.left(), done.event().events());
+            match all.wait_or(&events, &self.resets, &self.faults, left)? {
                 // What was done before that counts.
                 Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
                 Woken::Reset(_) => return Err(Error::Lost),

@@ -4,11 +4,12 @@
 
 use crate::ioctl::call;
 use crate::owner::Owner;
-use crate::{Device, Error, Memory, Result};
+use crate::{Device, Error, Event, Memory, Result, Runtime};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ptr::{null_mut, NonNull};
 use std::sync::Arc;
 
@@ -74,9 +75,11 @@ pub struct Queue {
     /// It was asked to be destroyed.
     gone: bool,
     device: Arc<Device>,
-    _context: Option<Memory>,
+    context: Option<Memory>,
     _eop: Option<Memory>,
     memory: QueueMemory,
+    /// Where the kernel tells of its exceptions.
+    told: Option<Arc<Memory>>,
 }
 
 impl Queue {
@@ -137,9 +140,10 @@ impl Queue {
             id: args.queue_id,
             gone: false,
             device: device.clone(),
-            _context: context,
+            context,
             _eop: eop,
             memory,
+            told: None,
         })
     }
 
@@ -150,7 +154,33 @@ impl Queue {
 
     /// Where its waves are saved when it is preempted; an SDMA queue has none.
     pub fn save_area(&self) -> Option<&Memory> {
-        self._context.as_ref()
+        self.context.as_ref()
+    }
+
+    /// Has the kernel tell of the queue's exceptions, of waves and packets, as it does for who has
+    /// enabled the `runtime`: it sets bits of [`crate::Exceptions`] in the 8 bytes at `offset` of
+    /// `word`, and then `event`. The queue keeps `word`. Before anything is submitted.
+    ///
+    /// `Invalid`: the queue has no save area, as those of the copy engine, or `word` no such bytes.
+    pub fn tell_exceptions(
+        &mut self,
+        _runtime: &Runtime,
+        word: &Arc<Memory>,
+        offset: usize,
+        event: &Event,
+    ) -> Result<()> {
+        type Header = uapi::kfd_context_save_area_header;
+        let holds = offset % 8 == 0 && offset.saturating_add(8) <= word.size();
+        let area = self.context.as_ref().filter(|_| holds);
+        let area = area.ok_or_else(|| {
+            let size = word.size();
+            Error::Invalid(format!("exceptions at {offset:#x} of {size} bytes"))
+        })?;
+        let (payload, id) = (word.address() + offset as u64, event.id());
+        area.write(offset_of!(Header, err_event_id), &[id]);
+        area.write(offset_of!(Header, err_payload_addr), &[payload]);
+        self.told = Some(word.clone());
+        Ok(())
     }
 
     /// The ring and its indices.
@@ -249,8 +279,15 @@ impl Queue {
     /// Ends the queue, as dropping it does, and says whether it is gone. After an error the GPU may
     /// still be at what was submitted, until the process ends: see [`Memory`] for its buffers.
     pub fn destroy(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
         self.gone = true;
-        destroy(&self.device, self.id)
+        destroy(&self.device, self.id).inspect_err(|_| {
+            // The kernel may still write there.
+            std::mem::forget(self.told.take());
+        })
     }
 }
 
@@ -258,7 +295,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         if !self.gone {
             // A failure leaves the queue to the exit of the process.
-            let _ = destroy(&self.device, self.id);
+            let _ = self.end();
         }
     }
 }

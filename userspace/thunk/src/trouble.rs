@@ -5,7 +5,7 @@
 
 use crate::event::{destroy, milliseconds};
 use crate::ioctl::call;
-use crate::{Device, Event, EventKind, Fault, Result};
+use crate::{Device, Event, EventKind, Events, Fault, Result};
 use kfd_uapi as uapi;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Faults {
 /// How a wait with [`Event::wait_or`] came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// By the event.
+    /// By the event, or by one of several.
     Event,
     /// A GPU of the process was lost, and with it the process's queues on all.
     Reset(Reset),
@@ -94,7 +94,25 @@ impl Event {
         faults: &Faults,
         timeout: Option<Duration>,
     ) -> Result<Woken> {
-        let mut data = [self.wait_data(age), resets.0.data(), faults.0.data()];
+        self.events()
+            .wait_or(&[(self, age)], resets, faults, timeout)
+    }
+}
+
+impl Events {
+    /// As [`Event::wait_or`], for the first of several events, each since it had its age.
+    pub fn wait_or(
+        &self,
+        events: &[(&Event, u64)],
+        resets: &Resets,
+        faults: &Faults,
+        timeout: Option<Duration>,
+    ) -> Result<Woken> {
+        let mut data: Vec<_> = events
+            .iter()
+            .map(|(event, age)| event.wait_data(*age))
+            .chain([resets.0.data(), faults.0.data()])
+            .collect();
         let mut args = uapi::kfd_ioctl_wait_events_args {
             events_ptr: data.as_mut_ptr() as u64,
             num_events: data.len() as u32,
@@ -102,18 +120,24 @@ impl Event {
             timeout: milliseconds(timeout),
             wait_result: 0,
         };
+        let object = || match events {
+            [(event, _)] => event.to_string(),
+            events => format!("{} events", events.len()),
+        };
         // SAFETY: the pointer is to `num_events` entries, which live until after the call.
-        unsafe { call(self.events().kfd(), || self.to_string(), &mut args)? };
+        unsafe { call(self.kfd(), object, &mut args)? };
         if args.wait_result != uapi::KFD_IOC_WAIT_RESULT_COMPLETE {
             return Ok(Woken::TimeIsOver);
         }
         // What the kernel does not tell of did not come: their data is still 0.
-        let [event, reset, fault] = &data;
-        self.note(event);
-        if let Some(reset) = Reset::of(reset) {
+        let (told, troubles) = data.split_at(events.len());
+        for ((event, _), data) in events.iter().zip(told) {
+            event.note(data);
+        }
+        if let Some(reset) = Reset::of(&troubles[0]) {
             return Ok(Woken::Reset(reset));
         }
-        Ok(Fault::of(fault).map_or(Woken::Event, Woken::Fault))
+        Ok(Fault::of(&troubles[1]).map_or(Woken::Event, Woken::Fault))
     }
 }
 

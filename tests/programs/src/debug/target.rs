@@ -102,7 +102,7 @@ impl Target {
             "acquire" => self.acquire(words.number(1).unwrap_or(0) as usize),
             "runtime" => self.runtime(words.word(1)?),
             "handler" => self.handler(),
-            "entry" => Ok(format!("0, at {:#x}", self.entry(words.word(1)?)?)),
+            "entry" => Ok(format!("0, at {:#x}", self.gpu()?.entry(words.word(1)?)?)),
             "queue" => self.create(words.word(1)?, words.or("gpu", 0)? as usize),
             "hold" => self.dispatch(words, "tick"),
             "raise" => self.dispatch(words, "raise"),
@@ -165,19 +165,9 @@ impl Target {
     }
 
     fn handler(&self) -> Result<String> {
-        self.device()?.set_trap_handler(self.entry("on_trap")?, 0)?;
+        self.device()?
+            .set_trap_handler(self.gpu()?.entry("on_trap")?, 0)?;
         Ok("0".into())
-    }
-
-    /// The first instruction of a kernel.
-    fn entry(&self, kernel: &str) -> Result<u64> {
-        /// `kernel_code_entry_byte_offset` of a kernel's descriptor.
-        const ENTRY: usize = 16;
-        let code = self.gpu()?.code();
-        let descriptor = code.kernel(kernel)?.descriptor;
-        let at = (descriptor - code.memory().address()) as usize;
-        let entry = code.memory().read::<u64>(at + ENTRY, 1)[0];
-        Ok(descriptor.wrapping_add(entry))
     }
 
     fn create(&mut self, kind: &str, gpu: usize) -> Result<String> {
