@@ -25,8 +25,9 @@ pub enum Error {
     /// The GPU did not finish in time.
     #[error("no completion within {0:?}")]
     Timeout(std::time::Duration),
-    /// The GPU takes nothing more from the queue: it was reset, or something in the queue never
-    /// ends. What was submitted last may not run; the queue is of no more use.
+    /// The GPU takes nothing more from the queue: it was reset, and the queue is of no more use. Or
+    /// it has taken nothing for a minute, and there is no room for what was to be submitted: that
+    /// is not there, and the queue as it was.
     #[error("the GPU takes no more packets from the queue")]
     Lost,
     /// A wave touched memory that it may not. The process's queues stand still.

@@ -128,7 +128,8 @@ impl Launch {
 
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
     ///
-    /// `Launch`: the kernel needs more scratch than the queue has. `Lost` as [`Queue::submit`].
+    /// `Launch`: the kernel needs more scratch than the queue has. Where the ring is full, this
+    /// waits as [`Queue::submit`] does, a minute for a GPU that takes nothing, with its errors.
     /// `Kfd`: what the CPU has written cannot be flushed now ([`Device::flush_writes`]).
     pub fn submit(&self, queue: &Queue, done: &Signal) -> Result<u64> {
         let completion = done.for_completion();

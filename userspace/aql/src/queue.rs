@@ -195,8 +195,9 @@ impl Queue {
     ///
     /// The ring is full, and `Fault`: a wave of the process touched memory that it may not;
     /// `Packet`: the queue was stopped at one; `Lost`: the GPU was reset, or has taken nothing for
-    /// a minute. `Lost` also in a child of `fork`,
-    /// which has not inherited the queue.
+    /// a minute ([`crate::PATIENCE`]), as behind a kernel that runs for so long. The packet is not
+    /// there then; another try is as good as the first one, unless [`Queue::check`] says that the
+    /// queue is done for. `Lost` also in a child of `fork`, which has not inherited the queue.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
         self.check_own()?;
@@ -218,8 +219,8 @@ impl Queue {
         }
     }
 
-    /// The same for packets that come one after the other, and only where there is room for all of
-    /// them by the deadline; more than the ring holds go in parts.
+    /// The same for packets that come one after the other, and where there is room for all of them
+    /// by the deadline, however long that is; more than the ring holds go in parts.
     pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<()> {
         self.check_own()?;
         for part in packets.chunks(self.ring.capacity() as usize) {

@@ -4,14 +4,14 @@
 //!
 //! # The protocol
 //!
-//! A producer takes places by adding to the write index, which nothing else does. A place is free
-//! when the read index has come within one ring of it. The body is written with plain stores, the
-//! header last with release order: the consumer, which reads headers with acquire order, sees a
-//! whole packet or one that is [`INVALID`]. The doorbell comes after. Neither locks nor system
-//! calls nor memory are needed, and any number of threads may do it at a time.
+//! A producer takes places by moving the write index on, which nothing else does, and only when all
+//! of them are free: the read index has come within one ring of them. The body is written with
+//! plain stores, the header last with release order: the consumer, which reads headers with acquire
+//! order, sees a whole packet or one that is [`INVALID`]. The doorbell comes after. Neither locks
+//! nor system calls nor memory are needed, and any number of threads may do it at a time.
 //!
-//! A consumer that stops for good, as a queue does when its GPU is reset, leaves a producer with a
-//! place that it can't fill. Then the ring is lost: it says so to this producer and to all others.
+//! So each place that is taken is filled: a producer that gives up has taken none, and nothing that
+//! others put into the ring stays behind a place that nobody fills.
 //!
 //! [`submit`] is the protocol; it is generic over the memory, so that `loom` checks that very code
 //! (`cargo test` runs it) and not a copy.
@@ -19,7 +19,7 @@
 use crate::signal::Deadline;
 use crate::{Error, Packet, Result};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A header that a consumer takes for "not filled yet": packet type 1.
@@ -29,8 +29,6 @@ pub const INVALID: u32 = 1;
 trait Shared {
     /// How many packets the ring holds, a power of two.
     fn capacity(&self) -> u64;
-    /// Adds to the write index; what it was before.
-    fn take(&self, count: u64, order: Ordering) -> u64;
     /// Takes places if the write index still is `index`.
     fn take_if(&self, index: u64, count: u64, order: Ordering) -> std::result::Result<u64, u64>;
     /// The write index.
@@ -46,48 +44,29 @@ trait Shared {
     fn publish(&self, place: u64, header: u32, order: Ordering);
     /// Tells the consumer that there is something up to `index`.
     fn ring(&self, index: u64);
-    /// What a producer knows of the time that it has waited.
-    type Waited: Default;
-    /// Lets others run, while the ring is full. Whether it is still worth waiting.
-    fn pause(&self, waited: &mut Self::Waited) -> bool;
 }
 
-/// Puts packets into the ring, one after the other, and waits while it is full. The last one's
-/// index; nothing when the waiting came to its end.
-#[inline]
-fn submit<S: Shared>(shared: &S, packets: &[Packet]) -> Option<u64> {
-    // Relaxed: the places have different numbers; what is in them is ordered below.
-    let first = shared.take(packets.len() as u64, Ordering::Relaxed);
-    for (index, packet) in (first..).zip(packets) {
-        // Acquire: the consumer's last look at the place came before it moved its index on.
-        if is_full(shared, index) {
-            // The consumer must know of what it is waited for.
-            if index > first {
-                shared.ring(index - 1);
-            }
-            wait_for_room(shared, index)?;
+/// Puts packets into the ring, one after the other, as soon as there is room for all. The last
+/// one's index; nothing when `pause`, which lets others run, says that it is not worth waiting any
+/// more: then nothing was put.
+fn submit<S: Shared>(
+    shared: &S,
+    packets: &[Packet],
+    mut pause: impl FnMut() -> bool,
+) -> Option<u64> {
+    loop {
+        if let Some(last) = try_submit(shared, packets) {
+            return Some(last);
         }
-        put(shared, index, packet);
+        if !pause() {
+            return None;
+        }
     }
-    let last = first + packets.len() as u64 - 1;
-    shared.ring(last);
-    Some(last)
 }
 
 #[inline]
 fn is_full<S: Shared>(shared: &S, index: u64) -> bool {
     index.wrapping_sub(shared.read(Ordering::Acquire)) >= shared.capacity()
-}
-
-#[cold]
-fn wait_for_room<S: Shared>(shared: &S, index: u64) -> Option<()> {
-    let mut waited = S::Waited::default();
-    while is_full(shared, index) {
-        if !shared.pause(&mut waited) {
-            return None;
-        }
-    }
-    Some(())
 }
 
 /// Puts packets into the ring, one after the other, if there is room for all. The last one's index.
@@ -97,9 +76,18 @@ fn try_submit<S: Shared>(shared: &S, packets: &[Packet]) -> Option<u64> {
     let mut first = shared.written(Ordering::Relaxed);
     loop {
         let last = first + count - 1;
+        // Acquire: the consumer's last look at the place came before it moved its index on. It goes
+        // on only: where there is room now there is when the places are taken.
         if is_full(shared, last) {
-            return None;
+            // Of an index that others have moved on the consumer may be ahead.
+            let now = shared.written(Ordering::Relaxed);
+            if now == first {
+                return None;
+            }
+            first = now;
+            continue;
         }
+        // Relaxed: the places have different numbers; what is in them is ordered below.
         match shared.take_if(first, count, Ordering::Relaxed) {
             Ok(_) => {
                 for (index, packet) in (first..).zip(packets) {
@@ -139,8 +127,6 @@ pub struct Ring {
     doorbell: NonNull<AtomicU64>,
     patience: Duration,
     alive: Option<Alive>,
-    /// A producer has gone without filling its place: nothing behind it will ever be read.
-    lost: AtomicBool,
 }
 
 impl std::fmt::Debug for Ring {
@@ -148,17 +134,12 @@ impl std::fmt::Debug for Ring {
         f.debug_struct("Ring")
             .field("packets", &self.packets)
             .field("capacity", &self.capacity)
-            .field("lost", &self.lost)
             .finish_non_exhaustive()
     }
 }
 
-/// How long a producer has waited, and how far the consumer was when it last looked.
-#[derive(Debug, Default)]
-pub struct Waited(Option<Since>);
-
-#[derive(Debug)]
-struct Since {
+/// Since when a producer has waited, and how far the consumer was when it last looked.
+struct Waited {
     read: u64,
     moved: Instant,
     asked: Instant,
@@ -194,7 +175,6 @@ impl Ring {
             doorbell,
             patience: PATIENCE,
             alive: None,
-            lost: AtomicBool::new(false),
         };
         for place in 0..capacity {
             ring.header(place).store(INVALID, Ordering::Relaxed);
@@ -216,59 +196,80 @@ impl Ring {
 
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Its index.
     ///
-    /// `Lost`: the consumer takes nothing more. So it is for all that comes after.
+    /// `Lost`: the consumer is gone, or has taken nothing for so long as one has patience. Then
+    /// `packet` is not there, and the ring is as it was: another try is as good as the first one.
     #[inline]
     pub fn submit(&self, packet: &Packet) -> Result<u64> {
         self.submit_all(std::slice::from_ref(packet))
     }
 
     /// Puts `packets` into the ring one after the other, with nobody else's between, and tells the
-    /// consumer once. The last one's index. `Lost` as for [`Ring::submit`].
+    /// consumer once; more than the ring holds go in parts. The last one's index. `Lost` as for
+    /// [`Ring::submit`]: none of the part is there.
     ///
     /// # Panics
     /// When there is no packet.
     #[inline]
     pub fn submit_all(&self, packets: &[Packet]) -> Result<u64> {
         assert!(!packets.is_empty(), "nothing to submit");
-        if self.lost.load(Ordering::Relaxed) {
-            return Err(Error::Lost);
-        }
-        submit(self, packets).ok_or_else(|| self.lose())
+        try_submit(self, packets).map_or_else(|| self.submit_late(packets), Ok)
     }
 
+    /// There was no room for all of them at once.
     #[cold]
-    fn lose(&self) -> Error {
-        self.lost.store(true, Ordering::Relaxed);
-        Error::Lost
+    fn submit_late(&self, packets: &[Packet]) -> Result<u64> {
+        let mut last = Err(Error::Lost);
+        for part in packets.chunks(self.capacity as usize) {
+            let mut waited = self.waited();
+            let put = submit(self, part, || self.pause(&mut waited, self.patience));
+            last = Ok(put.ok_or(Error::Lost)?);
+        }
+        last
     }
 
-    /// Puts `packet` into the ring if there is room now, and the ring is not lost. Its index.
+    /// Puts `packet` into the ring if there is room now. Its index.
     #[inline]
     pub fn try_submit(&self, packet: &Packet) -> Option<u64> {
-        if self.lost.load(Ordering::Relaxed) {
-            return None;
-        }
         try_submit(self, std::slice::from_ref(packet))
     }
 
-    /// Puts `packets` into the ring as [`Ring::submit_all`] does, but takes no place before there
-    /// is room for all: after an error none of them is there. The last one's index.
+    /// Puts `packets` into the ring as [`Ring::submit_all`] does, as many as it holds at most, and
+    /// waits until the deadline, however long the consumer takes for what is there.
     ///
-    /// `Timeout`: there was none. `Lost` as for [`Ring::submit`].
+    /// `Timeout`: there was no room; `Lost`: the consumer is gone. None of them is there then.
     pub(crate) fn submit_by(&self, packets: &[Packet], deadline: Deadline) -> Result<u64> {
-        let mut waited = Waited::default();
-        while !self.lost.load(Ordering::Relaxed) {
-            if let Some(last) = try_submit(self, packets) {
-                return Ok(last);
-            }
+        let (mut waited, mut error) = (self.waited(), Error::Lost);
+        let put = submit(self, packets, || {
             if deadline.is_over() {
-                return Err(deadline.error());
+                error = deadline.error();
+                return false;
             }
-            if !self.pause(&mut waited) {
-                break;
-            }
+            self.pause(&mut waited, Duration::MAX)
+        });
+        put.ok_or(error)
+    }
+
+    fn waited(&self) -> Waited {
+        let now = Instant::now();
+        Waited {
+            read: Shared::read(self, Ordering::Relaxed),
+            moved: now,
+            asked: now,
         }
-        Err(Error::Lost)
+    }
+
+    /// Lets others run, while the ring is full. Whether it is still worth waiting.
+    fn pause(&self, waited: &mut Waited, patience: Duration) -> bool {
+        std::thread::yield_now();
+        let (read, now) = (Shared::read(self, Ordering::Relaxed), Instant::now());
+        if waited.read != read {
+            (waited.read, waited.moved) = (read, now);
+        }
+        if now - waited.asked < ASK {
+            return true;
+        }
+        waited.asked = now;
+        now - waited.moved < patience && self.alive.as_ref().is_none_or(|alive| alive())
     }
 
     /// How many packets have been taken for writing, and how many the consumer has taken out.
@@ -301,12 +302,6 @@ impl Shared for Ring {
     #[inline]
     fn capacity(&self) -> u64 {
         self.capacity
-    }
-
-    #[inline]
-    fn take(&self, count: u64, order: Ordering) -> u64 {
-        // SAFETY: valid by `new`.
-        unsafe { self.write.as_ref() }.fetch_add(count, order)
     }
 
     #[inline]
@@ -353,27 +348,6 @@ impl Shared for Ring {
         // Release: the header is in memory before the doorbell rings.
         // SAFETY: valid by `new`.
         unsafe { self.doorbell.as_ref() }.store(index, Ordering::Release);
-    }
-
-    type Waited = Waited;
-
-    #[cold]
-    fn pause(&self, waited: &mut Waited) -> bool {
-        std::thread::yield_now();
-        let (read, now) = (Shared::read(self, Ordering::Relaxed), Instant::now());
-        let since = waited.0.get_or_insert(Since {
-            read,
-            moved: now,
-            asked: now,
-        });
-        if since.read != read {
-            (since.read, since.moved) = (read, now);
-        }
-        if now - since.asked < ASK {
-            return !self.lost.load(Ordering::Relaxed);
-        }
-        since.asked = now;
-        now - since.moved < self.patience && self.alive.as_ref().is_none_or(|alive| alive())
     }
 }
 

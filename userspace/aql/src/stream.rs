@@ -106,7 +106,9 @@ impl Stream {
 
     /// Runs a kernel after all that was given before.
     ///
-    /// `Launch`: the kernel needs more scratch than the stream has.
+    /// `Launch`: the kernel needs more scratch than the stream has. `Lost` and others as
+    /// [`Queue::submit`]: a stream has room for 256 packets, and waits a minute for a GPU that
+    /// takes none of them.
     pub fn launch(&self, launch: &Arc<Launch>) -> Result<()> {
         launch.put(self.queue(), 0)?;
         let mut work = self.lock();

@@ -140,19 +140,60 @@ fn a_full_ring_is_told() {
 }
 
 #[test]
-fn a_consumer_that_takes_nothing_loses_the_ring() {
-    let (fake, ring) = Fake::new(64);
+fn who_gives_up_has_taken_no_place() {
+    let (fake, ring) = Fake::new(4);
     let ring = ring.watched(Duration::from_millis(300), || true);
-    for sequence in 0..64 {
+    for sequence in 0..4 {
         assert!(ring.submit(&marked(0, sequence)).is_ok());
     }
     let start = Instant::now();
-    assert!(matches!(ring.submit(&marked(0, 64)), Err(Error::Lost)));
+    assert!(matches!(ring.submit(&marked(0, 9)), Err(Error::Lost)));
     assert!(start.elapsed() >= Duration::from_millis(300));
-    // Its place stays empty, so nobody gets one behind it, whatever the consumer does now.
-    while fake.take().is_some() {}
-    assert!(matches!(ring.submit(&marked(0, 65)), Err(Error::Lost)));
-    assert_eq!(ring.try_submit(&marked(0, 65)), None);
+    let several = [4, 5, 6, 7, 8].map(|sequence| marked(0, sequence));
+    assert!(matches!(ring.submit_all(&several), Err(Error::Lost)));
+    assert_eq!(ring.indices(), (4, 0));
+    // It was only slow: what comes now is read.
+    for sequence in 0..4 {
+        assert_eq!(fake.take(), Some(marked(0, sequence)));
+    }
+    assert_eq!(ring.submit(&marked(0, 4)).ok(), Some(4));
+    assert_eq!(fake.take(), Some(marked(0, 4)));
+    assert_eq!(fake.take(), None);
+}
+
+#[test]
+fn more_than_the_ring_holds_goes_in_parts() {
+    let (fake, ring) = Fake::new(4);
+    let packets: Vec<_> = (0..10).map(|sequence| marked(0, sequence)).collect();
+    std::thread::scope(|scope| {
+        let producer = scope.spawn(|| ring.submit_all(&packets));
+        for packet in &packets {
+            let taken = loop {
+                match fake.take() {
+                    Some(taken) => break taken,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(taken, *packet);
+        }
+        assert_eq!(producer.join().expect("no panic").ok(), Some(9));
+    });
+}
+
+#[test]
+fn a_deadline_is_all_the_patience_there_is() {
+    let (fake, ring) = Fake::new(4);
+    let ring = ring.watched(Duration::from_millis(100), || true);
+    let four = [0, 1, 2, 3].map(|sequence| marked(0, sequence));
+    assert!(ring.submit_all(&four).is_ok());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(600));
+            assert!(std::iter::from_fn(|| fake.take()).eq(four));
+        });
+        let deadline = Deadline::after(Duration::from_secs(60));
+        assert_eq!(ring.submit_by(&four, deadline).ok(), Some(7));
+    });
 }
 
 #[test]
@@ -177,8 +218,6 @@ fn what_there_is_no_room_for_in_time_is_not_there() {
     assert!(fake.take().is_some());
     assert_eq!(try_once().ok(), Some(65));
     assert_eq!(fake.doorbell.load(Ordering::Relaxed), 65);
-    ring.lose();
-    assert!(matches!(try_once(), Err(Error::Lost)));
 }
 
 #[test]
@@ -280,7 +319,7 @@ fn submitting_makes_no_system_call() {
 
 /// The protocol, in every order that the memory model allows.
 mod model {
-    use super::super::{submit, try_submit, Shared, INVALID};
+    use super::super::{try_submit, Shared, INVALID};
     use crate::Packet;
     use loom::cell::UnsafeCell;
     use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -327,10 +366,6 @@ mod model {
             self.headers.len() as u64
         }
 
-        fn take(&self, count: u64, order: Ordering) -> u64 {
-            self.write.fetch_add(count, order)
-        }
-
         fn take_if(
             &self,
             index: u64,
@@ -362,13 +397,14 @@ mod model {
         fn ring(&self, index: u64) {
             self.doorbell.store(index, Ordering::Release);
         }
+    }
 
-        type Waited = ();
-
-        fn pause(&self, _: &mut ()) -> bool {
+    /// Waits for room for as long as it takes.
+    fn submit(model: &Model, packets: &[Packet]) -> Option<u64> {
+        super::super::submit(model, packets, || {
             thread::yield_now();
             true
-        }
+        })
     }
 
     fn packet(body: u32) -> Packet {
@@ -391,7 +427,7 @@ mod model {
     fn a_place_is_used_again_after_the_consumer() {
         check(|| {
             let model = Model::new(1);
-            assert!(submit(&*model, &[packet(1)]).is_some());
+            assert!(submit(&model, &[packet(1)]).is_some());
             let producers: Vec<_> = (2..=3)
                 .map(|body| {
                     let model = model.clone();
@@ -415,14 +451,40 @@ mod model {
     fn a_full_ring_is_waited_for() {
         check(|| {
             let model = Model::new(1);
-            assert!(submit(&*model, &[packet(1)]).is_some());
+            assert!(submit(&model, &[packet(1)]).is_some());
             let producer = {
                 let model = model.clone();
-                thread::spawn(move || submit(&*model, &[packet(2)]))
+                thread::spawn(move || submit(&model, &[packet(2)]))
             };
             assert_eq!(model.consume(), 1);
             assert_eq!(producer.join().expect("no panic"), Some(1));
             assert_eq!(model.consume(), 2);
+        });
+    }
+
+    /// A producer that gives up at any point leaves no place that the consumer would wait at.
+    #[test]
+    fn who_gives_up_leaves_no_hole() {
+        check(|| {
+            let model = Model::new(1);
+            assert!(submit(&model, &[packet(1)]).is_some());
+            let hasty = {
+                let model = model.clone();
+                thread::spawn(move || super::super::submit(&*model, &[packet(2)], || false))
+            };
+            let other = {
+                let model = model.clone();
+                thread::spawn(move || try_submit(&*model, &[packet(3)]))
+            };
+            assert_eq!(model.consume(), 1);
+            let put = [hasty, other].map(|one| one.join().expect("no panic"));
+            let put = put.iter().flatten().count() as u64;
+            assert_eq!(model.write.load(Ordering::Relaxed), 1 + put);
+            for _ in 0..put {
+                model.consume();
+            }
+            assert_eq!(try_submit(&*model, &[packet(4)]), Some(1 + put));
+            assert_eq!(model.consume(), 4);
         });
     }
 
@@ -433,11 +495,11 @@ mod model {
             let model = Model::new(4);
             let pair = {
                 let model = model.clone();
-                thread::spawn(move || submit(&*model, &[packet(1), packet(2)]))
+                thread::spawn(move || submit(&model, &[packet(1), packet(2)]))
             };
             let single = {
                 let model = model.clone();
-                thread::spawn(move || submit(&*model, &[packet(9)]))
+                thread::spawn(move || submit(&model, &[packet(9)]))
             };
             let got = [model.consume(), model.consume(), model.consume()];
             assert!(got == [1, 2, 9] || got == [9, 1, 2], "{got:?}");
