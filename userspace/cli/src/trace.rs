@@ -4,6 +4,7 @@
 
 mod call;
 mod decode;
+mod endings;
 mod rules;
 mod timeline;
 mod tracee;
@@ -12,8 +13,8 @@ use crate::clocks::monotonic_ns;
 use anyhow::{Context, Result};
 use call::{Call, End};
 use clap::Args;
+use endings::Endings;
 use nix::errno::Errno;
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -54,9 +55,11 @@ impl Trace {
             Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
             None => Box::new(std::io::stderr()),
         };
+        let endings = Endings::hold().context("signals")?;
         let recording = self.perfetto.as_deref().map(Recording::start).transpose()?;
         let mut tracer = Tracer {
-            first: tracee::start(&self.command)?,
+            first: tracee::start(&self.command, endings.mask())?,
+            endings,
             since: monotonic_ns(),
             tasks: HashMap::new(),
             processes: HashMap::new(),
@@ -71,11 +74,7 @@ impl Trace {
             status: None,
             recording,
         };
-        // Ctrl-C is for the program; the tracer ends when the program does.
-        // SAFETY: ignoring a signal runs no code.
-        unsafe {
-            nix::sys::signal::signal(Signal::SIGINT, nix::sys::signal::SigHandler::SigIgn)?;
-        }
+        tracer.endings.began(tracer.first);
         tracer.follow()?;
         let status = ExitCode::from(tracer.status.unwrap_or(1));
         tracer.recording.take().map_or(Ok(()), Recording::finish)?;
@@ -103,6 +102,7 @@ struct Task {
 /// All that is traced.
 struct Tracer {
     first: Pid,
+    endings: Endings,
     /// When it began, in nanoseconds of CLOCK_MONOTONIC.
     since: u64,
     tasks: HashMap<Pid, Task>,
@@ -125,6 +125,9 @@ impl Tracer {
     }
 
     fn stopped(&mut self, task: Pid, stop: Stop) -> nix::Result<()> {
+        if !matches!(stop, Stop::Ended(_)) {
+            self.endings.has(task);
+        }
         match stop {
             Stop::Entry => self.enter(task),
             Stop::CallEnd => self.leave(task),
@@ -192,6 +195,7 @@ impl Tracer {
     }
 
     fn ended(&mut self, task: Pid, status: u8) {
+        self.endings.ended(task);
         if task == self.first {
             self.status = Some(status);
         }

@@ -71,6 +71,71 @@ fn a_reader_that_leaves_does_not_kill_the_program() {
     assert_eq!(child.wait().expect("it ends").code(), Some(5));
 }
 
+/// A program of `trace OPTIONS` which has said that it runs, and what comes of it after `signals`.
+fn told(options: &[&str], script: &str, signals: &[&str]) -> (Option<i32>, String) {
+    let child = trace(options, script).stdout(Stdio::piped()).spawn();
+    let mut child = Stopped(child.expect("kfdctl starts"));
+    let mut out = BufReader::new(child.0.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("it runs");
+    for (number, signal) in signals.iter().enumerate() {
+        std::thread::sleep(Duration::from_millis(if number == 0 { 100 } else { 1500 }));
+        let pid = child.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.expect("kill starts").success());
+    }
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("its output");
+    (child.0.wait().expect("it ends").code(), rest)
+}
+
+#[test]
+fn a_signal_to_the_tracer_ends_the_program_as_the_program_wants() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let line = directory.path().join("line");
+    let script =
+        "true </dev/kfd; trap 'echo got; exit 7' TERM HUP; echo; while :; do sleep 0.1; done";
+    for signal in ["TERM", "HUP"] {
+        let options = ["--perfetto", line.to_str().expect("text")];
+        assert_eq!(told(&options, script, &[signal]), (Some(7), "got\n".into()));
+        assert!(line.metadata().expect("a timeline").len() > 0);
+    }
+    assert_eq!(told(&[], "echo; sleep 60", &["TERM"]).0, Some(128 + 15));
+}
+
+#[test]
+fn a_terminals_signal_is_not_the_tracers() {
+    let script = "trap '' INT QUIT; echo; sleep 1; echo end; exit 3";
+    assert_eq!(
+        told(&[], script, &["QUIT", "INT"]),
+        (Some(3), "end\n".into())
+    );
+}
+
+#[test]
+fn a_program_that_does_not_end_is_killed_the_second_time() {
+    let script = "trap '' TERM; echo; while :; do sleep 0.1; done";
+    assert_eq!(told(&[], script, &["TERM", "TERM"]).0, Some(128 + 9));
+}
+
+#[test]
+fn what_the_program_is_to_ignore_it_ignores() {
+    let traced = format!(
+        "trap '' HUP; exec {} trace -- grep SigIgn /proc/self/status",
+        env!("CARGO_BIN_EXE_kfdctl")
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &traced]);
+    let (status, out, said) = output(command);
+    assert_eq!(status, Some(0), "{said}");
+    let mask = out.trim().rsplit('\t').next().expect("a mask");
+    assert_eq!(
+        u64::from_str_radix(mask, 16).expect("hex") & 0b111,
+        1,
+        "{out}"
+    );
+}
+
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kfdctl"));

@@ -8,6 +8,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace;
+use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare,
@@ -56,11 +57,12 @@ fn others_pass(mut program: BpfProgram) -> Result<BpfProgram> {
     Ok(program)
 }
 
-/// Starts `command` and traces it. It is stopped at its first instruction, or soon is.
+/// Starts `command`, with the signals of `mask` blocked, and traces it. It is stopped at its first
+/// instruction, or soon is.
 ///
 /// It is seized, not a child that asks to be traced: so SIGSTOP stops it and SIGCONT lets it go on.
 /// Between fork and exec it waits until that is done.
-pub fn start(command: &[OsString]) -> Result<Pid> {
+pub fn start(command: &[OsString], mask: SigSet) -> Result<Pid> {
     let (program, arguments) = command.split_first().context("no command to trace")?;
     let name = || program.to_string_lossy().into_owned();
     let filter = filter()?;
@@ -68,7 +70,7 @@ pub fn start(command: &[OsString]) -> Result<Pid> {
     let mut command = Command::new(program);
     command.args(arguments);
     // SAFETY: between fork and exec only system calls are made, nothing is allocated.
-    unsafe { command.pre_exec(move || prepare(&filter, &theirs)) };
+    unsafe { command.pre_exec(move || prepare(&filter, mask, &theirs)) };
     std::thread::scope(|scope| {
         // It returns when the child has become the program, or could not.
         let spawned = scope.spawn(move || {
@@ -101,7 +103,8 @@ pub fn start(command: &[OsString]) -> Result<Pid> {
 }
 
 /// In the child: say the pid, wait to be traced, and stop where the filter says.
-fn prepare(filter: &BpfProgram, mut tracer: &UnixStream) -> std::io::Result<()> {
+fn prepare(filter: &BpfProgram, mask: SigSet, mut tracer: &UnixStream) -> std::io::Result<()> {
+    mask.thread_set_mask()?;
     tracer.write_all(&std::process::id().to_ne_bytes())?;
     tracer.read_exact(&mut [0])?;
     let program = libc::sock_fprog {

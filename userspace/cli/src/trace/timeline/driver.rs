@@ -2,12 +2,14 @@
 
 //! The driver's tracepoints, by an instance of tracefs of our own: others may trace meanwhile.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// KiB for each CPU: some 200,000 events.
 const BUFFER: &str = "16384";
+/// How instances of tracers are named, before the tracer's process.
+const NAME: &str = "kfdctl-";
 
 /// An event as the kernel prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +35,11 @@ impl Event {
 
 /// Tracepoints that are on until this goes.
 #[derive(Debug)]
-pub struct Tracing(PathBuf);
+pub struct Tracing {
+    instance: PathBuf,
+    /// While one of its files is open the kernel lets nobody remove the instance.
+    held: Option<File>,
+}
 
 impl Tracing {
     /// Turns them on, or says why they can't be.
@@ -44,10 +50,17 @@ impl Tracing {
         let mount = mounts.find(is_there);
         let mount = mount.ok_or("tracefs is not mounted at /sys/kernel/tracing")?;
         let says = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
-        let directory = mount.join(format!("instances/kfdctl-{}", std::process::id()));
-        fs::create_dir(&directory).map_err(|error| says(&directory, error))?;
-        let tracing = Self(directory);
-        let events = tracing.0.join("events/amdkfd");
+        let instances = mount.join("instances");
+        remove_left(&instances);
+        let instance = instances.join(format!("{NAME}{}", std::process::id()));
+        fs::create_dir(&instance).map_err(|error| says(&instance, error))?;
+        let mut tracing = Self {
+            instance,
+            held: None,
+        };
+        let path = tracing.instance.join("buffer_size_kb");
+        tracing.held = Some(File::open(&path).map_err(|error| says(&path, error))?);
+        let events = tracing.instance.join("events/amdkfd");
         if !events.exists() {
             return Err("no driver with tracepoints is there (amdkfd.ko has them)".into());
         }
@@ -56,7 +69,7 @@ impl Tracing {
             ("buffer_size_kb", BUFFER),
             ("events/amdkfd/enable", "1"),
         ] {
-            let path = tracing.0.join(file);
+            let path = tracing.instance.join(file);
             fs::write(&path, text).map_err(|error| says(&path, error))?;
         }
         Ok(tracing)
@@ -64,8 +77,8 @@ impl Tracing {
 
     /// What was told since, and how many events were lost because there were too many.
     pub fn events(&self) -> (Vec<Event>, u64) {
-        let _ = fs::write(self.0.join("events/amdkfd/enable"), "0");
-        let text = fs::read(self.0.join("trace")).unwrap_or_default();
+        let _ = fs::write(self.instance.join("events/amdkfd/enable"), "0");
+        let text = fs::read(self.instance.join("trace")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         (text.lines().filter_map(event).collect(), lost(&text))
     }
@@ -73,9 +86,20 @@ impl Tracing {
 
 impl Drop for Tracing {
     fn drop(&mut self) {
-        let _ = fs::write(self.0.join("events/amdkfd/enable"), "0");
+        let _ = fs::write(self.instance.join("events/amdkfd/enable"), "0");
+        self.held = None;
         // An instance goes with its directory, which looks full to others.
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+/// Removes what tracers have left that were killed: their tracepoints are on, and their buffers
+/// take memory. The kernel refuses it for those that are in use.
+fn remove_left(instances: &Path) {
+    let entries = fs::read_dir(instances).into_iter().flatten().flatten();
+    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(NAME);
+    for left in entries.filter(named) {
+        let _ = fs::remove_dir(left.path());
     }
 }
 
