@@ -47,7 +47,9 @@ impl From<KernelDispatch> for Packet {
         let header = KERNEL_DISPATCH | SYSTEM_FENCES | if dispatch.barrier { BARRIER } else { 0 };
         let [x, y, z] = dispatch.workgroup.map(u32::from);
         let mut words = [0; 16];
-        words[0] = header | dimensions(dispatch.grid) << 16;
+        // Of a dimension that is not in use both sizes must be 1.
+        let used = dimensions(dispatch.grid).max(dimensions(dispatch.workgroup.map(u32::from)));
+        words[0] = header | used << 16;
         words[1] = x | y << 16;
         words[2] = z;
         words[3..6].copy_from_slice(&dispatch.grid);
@@ -60,9 +62,9 @@ impl From<KernelDispatch> for Packet {
     }
 }
 
-/// How many dimensions a grid has: up to the last with more than one work-item.
-pub(crate) fn dimensions(grid: [u32; 3]) -> u32 {
-    match grid {
+/// How many dimensions a grid or a work-group has: up to the last with more than one work-item.
+pub(crate) fn dimensions(sizes: [u32; 3]) -> u32 {
+    match sizes {
         [_, 0..=1, 0..=1] => 1,
         [_, _, 0..=1] => 2,
         _ => 3,
@@ -209,6 +211,19 @@ mod tests {
         assert_eq!(
             [of([8, 1, 1]), of([8, 2, 1]), of([8, 1, 2]), of([8, 2, 2])],
             [1, 2, 3, 3]
+        );
+        let of = |workgroup| {
+            let dispatch = KernelDispatch {
+                grid: [16, 1, 1],
+                workgroup,
+                ..dispatch()
+            };
+            Packet::from(dispatch).0[0] >> 16
+        };
+        assert_eq!(
+            [of([16, 1, 1]), of([16, 16, 1]), of([4, 1, 4])],
+            [1, 2, 3],
+            "a work-group that is larger than the grid"
         );
     }
 
