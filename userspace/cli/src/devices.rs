@@ -28,9 +28,12 @@ pub struct Device {
     pub compute_units: u64,
     /// Percent of the last moment in which it computed, as its firmware counts it.
     pub busy_percent: Option<f64>,
-    /// Bytes of VRAM in use, by all programs and the kernel.
+    /// Whether it is one of several partitions of a card: how busy it is, power, temperature and
+    /// clock are the card's then.
+    pub partition: bool,
+    /// Bytes of VRAM in use, by all programs and the kernel. Of a partition nobody counts them.
     pub vram_used: Option<u64>,
-    /// Bytes of VRAM.
+    /// Bytes of VRAM that it has: of a partition those that the KFD counts as its own.
     pub vram_total: Option<u64>,
     /// Watts of the package.
     pub power_watts: Option<f64>,
@@ -46,13 +49,28 @@ pub struct Device {
 
 /// All GPUs that this user may see, in the order of their nodes.
 pub fn devices() -> Result<Vec<Device>> {
-    let gpus = topology::gpus()?;
-    let device = |node: &Node| device(node, Path::new(SYS));
-    Ok(gpus.iter().map(device).collect())
+    Ok(of(&topology::gpus()?, Path::new(SYS)))
 }
 
-fn device(node: &Node, sys: &Path) -> Device {
+fn of(gpus: &[Node], sys: &Path) -> Vec<Device> {
+    let partition = |node: &Node| {
+        gpus.iter()
+            .filter(|other| place(other) == place(node))
+            .count()
+            > 1
+    };
+    let device = |node: &Node| device(node, partition(node), sys);
+    gpus.iter().map(device).collect()
+}
+
+fn device(node: &Node, partition: bool, sys: &Path) -> Device {
     let pci = place(node);
+    let file = |name: &str| number(&sys.join("bus/pci/devices").join(&pci).join(name));
+    // What amdgpu says of memory is the card's.
+    let (vram_used, vram_total) = match partition {
+        true => (None, local_memory(node)),
+        false => (file("mem_info_vram_used"), file("mem_info_vram_total")),
+    };
     let dir = sys.join("bus/pci/devices").join(&pci);
     let hwmon = hwmon(&dir);
     let sensor = |names: &[&str], unit: f64| {
@@ -65,9 +83,10 @@ fn device(node: &Node, sys: &Path) -> Device {
         gpu_id: node.gpu_id,
         target: node.target(),
         compute_units: node.compute_units(),
-        busy_percent: number(&dir.join("gpu_busy_percent")).map(|percent| percent as f64),
-        vram_used: number(&dir.join("mem_info_vram_used")),
-        vram_total: number(&dir.join("mem_info_vram_total")),
+        busy_percent: file("gpu_busy_percent").map(|percent| percent as f64),
+        partition,
+        vram_used,
+        vram_total,
         // Of the two, cards have the one or the other.
         power_watts: sensor(&["power1_average", "power1_input"], 1e6),
         power_cap_watts: sensor(&["power1_cap"], 1e6),
@@ -85,6 +104,15 @@ fn place(node: &Node) -> String {
     let (domain, id) = (node.property("domain"), node.property("location_id"));
     let (bus, device, function) = (id >> 8 & 0xff, id >> 3 & 0x1f, id & 7);
     format!("{domain:04x}:{bus:02x}:{device:02x}.{function}")
+}
+
+/// The bytes of a node's own memory banks: those that the CPU sees, and those that it does not
+/// (`HSA_MEM_HEAP_TYPE_FB_PUBLIC` and `_PRIVATE` of linux/kfd_sysfs.h).
+fn local_memory(node: &Node) -> Option<u64> {
+    let banks = node.memory.iter();
+    let local = banks.filter(|bank| matches!(bank.get("heap_type"), Some(1 | 2)));
+    let sizes = local.filter_map(|bank| bank.get("size_in_bytes").copied());
+    sizes.reduce(|all, size| all + size)
 }
 
 fn hwmon(dir: &Path) -> Option<PathBuf> {
@@ -150,7 +178,7 @@ mod tests {
             let proc = sys.path().join("class/kfd/kfd/proc").join(pid);
             write(proc.join("stats_77/cu_occupancy"), units);
         }
-        let device = device(&node(), sys.path());
+        let device = device(&node(), false, sys.path());
         assert_eq!(device.pci, "0001:03:00.0");
         assert_eq!(device.busy_percent, Some(87.0));
         assert_eq!((device.vram_used, device.vram_total), (Some(1 << 20), None));
@@ -161,9 +189,40 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_has_its_own_memory() {
+        let sys = tempfile::tempdir().expect("a temporary directory");
+        let pci = sys.path().join("bus/pci/devices/0001:03:00.0");
+        write(pci.join("mem_info_vram_used"), "1048576\n");
+        write(pci.join("mem_info_vram_total"), "206158430208\n");
+        let parts = [0, 1].map(|part: u64| {
+            let mut node = node();
+            node.id += part as u32;
+            let bank = [("heap_type", 1), ("size_in_bytes", 48 << 30)];
+            let bank = bank.map(|(name, value)| (name.to_owned(), value));
+            node.memory = vec![bank.into_iter().collect()];
+            let location = node.properties.get_mut("location_id").expect("it has one");
+            *location = 0x300 | part << 28;
+            node
+        });
+        let devices = of(&parts, sys.path());
+        for device in &devices {
+            assert!(device.partition);
+            assert_eq!(
+                (device.vram_used, device.vram_total),
+                (None, Some(48 << 30))
+            );
+        }
+        let whole = &of(&parts[..1], sys.path())[0];
+        assert_eq!(
+            (whole.vram_used, whole.vram_total),
+            (Some(1 << 20), Some(192 << 30))
+        );
+    }
+
+    #[test]
     fn a_bare_card_has_no_numbers() {
         let sys = tempfile::tempdir().expect("a temporary directory");
-        let device = device(&node(), sys.path());
+        let device = device(&node(), false, sys.path());
         assert_eq!((device.busy_percent, device.cu_occupancy), (None, None));
     }
 }

@@ -299,6 +299,7 @@ mod tests {
             pci: "0000:03:00.0".into(),
             compute_units: 304,
             busy_percent: Some(100.0),
+            partition: false,
             vram_used: Some(191 << 30),
             vram_total: Some(192 << 30),
             power_watts: Some(749.0),

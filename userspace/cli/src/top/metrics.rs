@@ -4,6 +4,7 @@
 //! file that its node exporter collects.
 
 use super::Look;
+use crate::devices::Device;
 use anyhow::Result;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
@@ -46,54 +47,68 @@ fn escaped(value: &str) -> String {
     value.replace('\n', "\\n")
 }
 
+/// A number of a device's, if it has one.
+type Of<'a> = &'a dyn Fn(&Device) -> Option<f64>;
+
 fn devices(look: &Look) -> Vec<Metric> {
-    let metric = |name, help, value: &dyn Fn(&crate::devices::Device) -> Option<f64>| {
-        let values = look.devices.iter().filter_map(|device| {
-            let labels = vec![
-                ("gpu_id", device.gpu_id.to_string()),
-                ("pci", device.pci.clone()),
-            ];
-            Some((labels, value(device)?))
-        });
+    let number = |value: Option<u64>| value.map(|value| value as f64);
+    let of = |name, help, labels: &dyn Fn(&Device) -> Labels, value: Of<'_>| {
+        let values = look.devices.iter();
+        let values = values.filter_map(|device| Some((labels(device), value(device)?)));
         Metric {
             name,
             help,
             values: values.collect(),
         }
     };
-    let number = |value: Option<u64>| value.map(|value| value as f64);
+    let each = |name, help, value: Of<'_>| of(name, help, &own_labels, value);
+    // Partitions have the same labels: the value, which is the same for all, is there once.
+    let card = |name, help, value: Of<'_>| of(name, help, &card_labels, value);
     vec![
-        metric(
+        card(
             "gpu_busy_ratio",
             "Part of the time in which it computed",
             &|device| device.busy_percent.map(|percent| percent / 100.0),
         ),
-        metric("gpu_vram_used_bytes", "VRAM in use", &|device| {
+        each("gpu_vram_used_bytes", "VRAM in use", &|device| {
             number(device.vram_used)
         }),
-        metric("gpu_vram_bytes", "VRAM", &|device| {
+        each("gpu_vram_bytes", "VRAM", &|device| {
             number(device.vram_total)
         }),
-        metric("gpu_power_watts", "Power of the package", &|device| {
+        card("gpu_power_watts", "Power of the package", &|device| {
             device.power_watts
         }),
-        metric(
+        card(
             "gpu_temperature_celsius",
             "Temperature of its hottest part",
             &|device| device.temperature_celsius,
         ),
-        metric("gpu_clock_hertz", "The shaders' clock", &|device| {
+        card("gpu_clock_hertz", "The shaders' clock", &|device| {
             device.clock_mhz.map(|clock| clock * 1e6)
         }),
-        metric(
+        each(
             "gpu_cu_occupancy",
             "Compute units that waves fill",
             &|device| number(device.cu_occupancy),
         ),
-        metric("gpu_compute_units", "Compute units", &|device| {
+        each("gpu_compute_units", "Compute units", &|device| {
             Some(device.compute_units as f64)
         }),
     ]
+}
+
+fn own_labels(device: &Device) -> Labels {
+    let gpu_id = ("gpu_id", device.gpu_id.to_string());
+    vec![gpu_id, ("pci", device.pci.clone())]
+}
+
+/// Of a card in partitions, all of them.
+fn card_labels(device: &Device) -> Labels {
+    match device.partition {
+        true => vec![("pci", device.pci.clone())],
+        false => own_labels(device),
+    }
 }
 
 fn processes(look: &Look) -> Vec<Metric> {
@@ -175,6 +190,25 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "{line} in {text}");
         }
+    }
+
+    #[test]
+    fn a_card_in_partitions_has_one_power() {
+        let mut look = look(None, snapshot(5, 9));
+        look.devices[0].partition = true;
+        let mut other = look.devices[0].clone();
+        other.gpu_id = 7;
+        look.devices.push(other);
+        let text = text(&look).expect("it can be written");
+        let lines = |start: &str| -> Vec<&str> {
+            text.lines()
+                .filter(|line| line.starts_with(start))
+                .collect()
+        };
+        let power = ["kfd_gpu_power_watts{pci=\"0000:03:00.0\"} 749.0"];
+        assert_eq!(lines("kfd_gpu_power_watts"), power);
+        assert_eq!(lines("kfd_gpu_busy_ratio").len(), 1);
+        assert_eq!(lines("kfd_gpu_compute_units{").len(), 2);
     }
 
     /// Each has a queue of that number.
