@@ -4,8 +4,9 @@
 
 use crate::event::Page;
 use crate::flush::Writes;
+use crate::owner::Owner;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A process has one, which all its files of `/dev/kfd` share, and one more for each
 /// [`crate::Kfd::open_secondary`]. Files come and go, the context stays.
@@ -22,13 +23,22 @@ pub(crate) struct Context {
 impl Context {
     /// This process's own.
     pub(crate) fn own() -> Arc<Self> {
-        static OWN: LazyLock<Mutex<(u32, Arc<Context>)>> = LazyLock::new(Default::default);
-        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        // A child of fork has a context of its own.
-        if own.0 != std::process::id() {
-            *own = (std::process::id(), Arc::default());
+        static OWN: Own = Own(Mutex::new(None));
+        OWN.of(Owner::here())
+    }
+}
+
+/// The context of the process that asked last. A child of fork has one of its own, also where its
+/// number is its parent's, as in a new PID namespace.
+struct Own(Mutex<Option<(Owner, Arc<Context>)>>);
+
+impl Own {
+    fn of(&self, here: Owner) -> Arc<Context> {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*own {
+            Some((owner, context)) if *owner == here => context.clone(),
+            _ => own.insert((here, Arc::default())).1.clone(),
         }
-        own.1.clone()
     }
 }
 
@@ -39,5 +49,16 @@ mod tests {
     #[test]
     fn files_of_one_process_have_one_context() {
         assert!(Arc::ptr_eq(&Context::own(), &Context::own()));
+    }
+
+    /// Whatever its number is.
+    #[test]
+    fn another_process_has_another_context() {
+        let own = Own(Mutex::new(None));
+        let parents = own.of(Owner::here());
+        assert!(Arc::ptr_eq(&parents, &own.of(Owner::here())));
+        let childs = own.of(Owner::elsewhere());
+        assert!(!Arc::ptr_eq(&parents, &childs));
+        assert!(Arc::ptr_eq(&childs, &own.of(Owner::elsewhere())));
     }
 }
