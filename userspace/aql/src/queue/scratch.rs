@@ -80,7 +80,8 @@ impl Scratch {
 
 impl Size {
     /// For `bytes` of each work-item: whole units for a wave, and all waves that can have scratch,
-    /// as far as the resource's NUM_RECORDS, 32 bits of bytes, reaches to the last of them.
+    /// as far as the resource's NUM_RECORDS, 32 bits of bytes, reaches to the last of them. The
+    /// shader engines of an XCC share them evenly.
     fn of(node: &Node, bytes: u32) -> Result<Self> {
         let most = (MOST_UNITS * WAVE_UNIT / LANES) as u32;
         if bytes > most {
@@ -90,7 +91,9 @@ impl Size {
         let units = node.compute_units() / node.xccs() * node.property("max_slots_scratch_cu");
         let wave_bytes = u64::from(lane_bytes) * LANES;
         let reached = u64::from(u32::MAX) / wave_bytes.max(1);
-        let waves = units.min(reached).clamp(1, MOST_WAVES);
+        let engines = shader_engines(node);
+        let waves = units.min(reached).min(MOST_WAVES) / engines * engines;
+        let waves = waves.max(engines);
         let bytes = waves * wave_bytes;
         Ok(Self {
             lane_bytes,
@@ -98,6 +101,12 @@ impl Size {
             bytes,
         })
     }
+}
+
+/// How many shader engines an XCC has. `array_count` is of all XCCs.
+fn shader_engines(node: &Node) -> u64 {
+    let arrays = node.property("array_count") / node.xccs();
+    (arrays / node.property("simd_arrays_per_engine").max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -144,14 +153,37 @@ mod tests {
             ("simd_count", 440),
             ("simd_per_cu", 4),
             ("num_xcc", 1),
+            ("array_count", 8),
+            ("simd_arrays_per_engine", 1),
             ("max_slots_scratch_cu", 32),
         ];
         let of = |bytes| Size::of(&node(&mi250), bytes).expect("it can be had");
         assert_eq!(of(16_000).waves, 3520, "all of them: 3.4 GiB");
         let size = of(20_000);
         assert!(u32::try_from(size.bytes).is_ok(), "{} bytes", size.bytes);
-        assert_eq!((size.waves, size.bytes), (3355, 3355 * 20_000 * 64));
+        assert_eq!((size.waves, size.bytes), (3352, 3352 * 20_000 * 64));
         assert!(u32::try_from(of(131_056).bytes).is_ok());
+    }
+
+    #[test]
+    fn the_engines_of_an_xcc_have_the_same_number_of_waves() {
+        let mi300 = [
+            ("simd_count", 1216),
+            ("simd_per_cu", 4),
+            ("num_xcc", 8),
+            ("array_count", 32),
+            ("simd_arrays_per_engine", 1),
+            ("max_slots_scratch_cu", 32),
+        ];
+        let of = |bytes| Size::of(&node(&mi300), bytes).expect("it can be had").waves;
+        // 4294967295 bytes have room for 1118 waves.
+        assert_eq!((of(16), of(60_000)), (1216, 1116));
+        let large = mi300.map(|(name, value)| match name {
+            "max_slots_scratch_cu" => (name, 1000),
+            _ => (name, value),
+        });
+        let size = Size::of(&node(&large), 16).expect("it can be had");
+        assert_eq!(size.waves, 4092, "of 4095");
     }
 
     #[test]
