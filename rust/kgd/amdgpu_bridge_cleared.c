@@ -134,7 +134,7 @@ static int clear(struct kgd_mem *mem)
 
 /*
  * Nobody has heard of it, nor sees to it when the process ends. Who is being killed does not get
- * the buffer's reservation while somebody has it who evicts it, and he has it as long as that takes.
+ * the buffer's reservation while somebody evicts it, who has it as long as that takes.
  */
 static void free_unheard_of(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 			    u64 size)
