@@ -355,6 +355,7 @@ enum answered {
 	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: has a process acquired it? */
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
+	ANSWERED_WITH_NOTES,		/* the same: or is something to be taken out of them? */
 	ANSWERED_WHEN_UNPLUGGED,	/* the argument is amdgpu's device: has it gone? */
 	ANSWERED_WHEN_ABANDONED,	/* the argument is a job: of such a device? */
 	ANSWERED_WHEN_IT_STAYS,		/* of a buffer that is moved: in VRAM of such a device? */
@@ -376,7 +377,7 @@ static struct hook {
 	HOOK(svm_range_restore_pages),
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITHOUT_TABLES),
-	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITHOUT_TABLES),
+	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITH_NOTES),
 	HOOK_THAT(amdgpu_evict_flags, ANSWERED_FROM_BLOCKED_ON),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
@@ -469,6 +470,12 @@ static notrace bool is_without_tables(const struct amdgpu_vm *vm)
 	return READ_ONCE(vm->is_compute_context) && bridge_tables_are_away(vm);
 }
 
+/* The same. Who has a job wait for what he takes out himself does not wait for that (amdgpu_cs). */
+static notrace bool has_notes(const struct amdgpu_vm *vm)
+{
+	return READ_ONCE(vm->is_compute_context) && !list_empty(&vm->freed);
+}
+
 static notrace bool has_gone(struct amdgpu_device *adev)
 {
 	return READ_ONCE(adev_to_drm(adev)->unplugged);
@@ -492,6 +499,7 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 			    struct ftrace_regs *fregs)
 {
 	const void *first = (const void *)ftrace_regs_get_argument(fregs, 0);
+	const void *second = (const void *)ftrace_regs_get_argument(fregs, 1);
 
 	if (hook->target == redirect_kfd_open)
 		return serves || blocked;
@@ -518,8 +526,9 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 	case ANSWERED_FROM_BLOCKED_ON:
 		return serves || blocked;
 	case ANSWERED_WITHOUT_TABLES:
-		return serves &&
-			is_without_tables((const void *)ftrace_regs_get_argument(fregs, 1));
+		return serves && is_without_tables(second);
+	case ANSWERED_WITH_NOTES:
+		return serves && (is_without_tables(second) || has_notes(second));
 	case ANSWERED_WHEN_UNPLUGGED:
 		return serves && has_gone((struct amdgpu_device *)first);
 	case ANSWERED_WHEN_ABANDONED:

@@ -5,6 +5,7 @@
  * was given at that moment, or afterwards, never ends, nor does what waits for it: a process that
  * has memory of that device, on any other GPU, too, and unbinding itself.
  */
+#include <linux/atomic.h>
 #include <linux/delay.h>
 #include <linux/dma-fence.h>
 #include <linux/mutex.h>
@@ -82,8 +83,9 @@ static struct amdgpu_ttm_buffer_entity *queue_of(struct amdgpu_mman *mman, u32 i
 }
 
 /*
- * Whether somebody is filling one. Behind a reset that has failed he waits for room in a pool, and
- * so do the jobs that have it: they are cancelled.
+ * Whether somebody is filling one. What lies in one that stands still, be it behind a reset that
+ * has failed, is cancelled: amdgpu waits for it, and so does who waits for room in the pool that it
+ * has a piece of. He goes on with what is stopped then, which nobody else takes, either.
  */
 static bool is_filled(struct amdgpu_mman *mman)
 {
@@ -92,18 +94,19 @@ static bool is_filled(struct amdgpu_mman *mman)
 	u32 i;
 
 	for (i = 0; (queue = queue_of(mman, i)); i++) {
-		if (!mutex_is_locked(&queue->lock))
-			continue;
-		filled = true;
-		if (bridge_stands_still(&queue->base))
+		/* Also while the lock is handed on. */
+		filled |= atomic_long_read(&queue->lock.owner) != 0;
+		if (READ_ONCE(queue->base.stopped) || bridge_stands_still(&queue->base))
 			amdgpu_call(drm_sched_entity_kill)(&queue->base);
 	}
 	return filled;
 }
 
-/* Twice as long as amdgpu gives a job by default where it gives most. */
+/* More than amdgpu gives a job, if nobody has asked for a minute. */
 #define FILLED_TIMEOUT_MS 60000
 #define FILLED_POLL_MS 20
+/* A move may take one lock after the other. */
+#define FREE_LOOKS 3
 
 /*
  * amdgpu ends these queues, and does not ask whether somebody fills one: a move of many MiB is as
@@ -114,15 +117,16 @@ static bool is_filled(struct amdgpu_mman *mman)
  */
 void bridge_moves_end(struct amdgpu_device *adev)
 {
-	unsigned int waited = 0;
+	unsigned int waited = 0, free = 0;
 
 	if (!adev->mman.buffer_funcs_enabled)
 		return;
 	/* Who has asked just before the device was unplugged has the lock by then. */
-	do {
+	while (free < FREE_LOOKS && waited < FILLED_TIMEOUT_MS) {
 		msleep(FILLED_POLL_MS);
 		waited += FILLED_POLL_MS;
-	} while (is_filled(&adev->mman) && waited < FILLED_TIMEOUT_MS);
-	if (waited >= FILLED_TIMEOUT_MS)
+		free = is_filled(&adev->mman) ? 0 : free + 1;
+	}
+	if (free < FREE_LOOKS)
 		dev_warn(adev->dev, "amdkfd: unplugged: a move of memory does not end\n");
 }

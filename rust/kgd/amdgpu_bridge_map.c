@@ -281,6 +281,7 @@ int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
 	if (ended && !vm->ends) {
 		vm->ends = true;
 		vm->stopped = bridge_tables_stop(vm);
+		bridge_tables_take_notes(vm);
 	}
 	if (!vm->stopped && !bridge_memory_unmap(adev, vm, mem))
 		return 0;

@@ -232,7 +232,7 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 
 int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count)
 {
-	struct amdgpu_bo_va_mapping *mapping = kzalloc(sizeof(*mapping), GFP_KERNEL);
+	struct amdgpu_bo_va_mapping *mapping = kzalloc(sizeof(*mapping), GFP_KERNEL_ACCOUNT);
 
 	if (!mapping)
 		return -ENOMEM;

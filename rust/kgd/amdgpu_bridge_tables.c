@@ -298,6 +298,17 @@ void bridge_tables_begin(struct bridge_vm *vm)
 	dma_resv_unlock(resv);
 }
 
+void bridge_tables_take_notes(struct bridge_vm *vm)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+
+	dma_resv_lock(resv, NULL);
+	spin_lock(&vm->last_lock);
+	list_splice_tail_init(&vm->noted, &vm->vm->freed);
+	spin_unlock(&vm->last_lock);
+	dma_resv_unlock(resv);
+}
+
 void bridge_tables_end(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
@@ -310,9 +321,8 @@ void bridge_tables_end(struct bridge_vm *vm)
 		vm->vm->update_funcs = &amdgpu_object(amdgpu_vm_sdma_funcs);
 	for (i = 0; i < ARRAY_SIZE(vm->jobs); i++)
 		free_kept(&vm->jobs[i]);
-	/* As what others have unmapped while there were no tables. */
-	list_splice_tail_init(&vm->noted, &vm->vm->freed);
 	dma_resv_unlock(resv);
+	bridge_tables_take_notes(vm);
 	dma_fence_put(vm->last);
 	vm->last = NULL;
 }

@@ -339,8 +339,8 @@ int bridge_pages_sync(struct bridge_vm *vm);
  */
 int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count);
 /*
- * The process ends, and these may be mapped still: when the VM has been released amdgpu takes them
- * out before whoever else has its file gets a new job into it. -ENOMEM: it does not.
+ * The process ends, and some of these may be mapped still: when it has ended they are taken out
+ * before whoever else has the VM's file gets a new job into it. -ENOMEM: they are not.
  */
 int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count);
 /* pfns: HMM's. undo: they have to be unmapped some day. -EFAULT: one is in a device's memory. */

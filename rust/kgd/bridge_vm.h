@@ -124,6 +124,12 @@ void bridge_tables_begin(struct bridge_vm *vm);
 void bridge_tables_end(struct bridge_vm *vm);
 bool bridge_tables_stop(struct bridge_vm *vm);
 
+/*
+ * The process has ended: whoever else has the VM's file takes out what it has left mapped
+ * (bridge_pages_note()) before his next job. Takes the reservation of the root.
+ */
+void bridge_tables_take_notes(struct bridge_vm *vm);
+
 /* Its scheduler is in a reset, or behind one that has failed. */
 bool bridge_stands_still(struct drm_sched_entity *entity);
 

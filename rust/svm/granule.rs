@@ -24,7 +24,10 @@ use crate::{
         DmaPages,
         TlbFlush, //
     },
-    linux::hmm::NoReclaim,
+    linux::{
+        hmm::NoReclaim,
+        ratelimit::may_complain, //
+    },
 };
 use core::ops::{
     Deref,
@@ -322,19 +325,29 @@ impl Granule {
     /// No queue of the process's runs any more, nor will: the device's addresses of all pages are
     /// given back, whatever page tables show.
     pub(super) fn end(&self, gpus: &[Gpu]) {
-        let mut state = self.state();
-        for (gpu, view) in gpus.iter().zip(state.views.iter_mut()) {
+        for (place, gpu) in gpus.iter().enumerate() {
+            let mut state = self.state();
+            let Some(view) = state.views.get_mut(place) else {
+                continue;
+            };
             view.mapped = PageBits::NONE;
             let stale = core::mem::replace(&mut view.stale, PageBits::NONE);
+            let addresses = view.addresses.take();
+            // Under it what is allocated is the kernel's last.
+            drop(state);
             let Ok(vm) = gpu.vm() else {
                 continue;
             };
-            for run in stale.runs(self.first) {
-                if let Err(error) = vm.note_pages(run.start, run.len()) {
-                    pr_warn!("pages of a process that has ended stay mapped: {error:?}\n");
+            let mut runs = stale.runs(self.first);
+            if let Some(run) = runs.next() {
+                // One note for all: nothing else of the process's is mapped in between.
+                let end = runs.last().map_or(run.end, |last| last.end);
+                let noted = vm.note_pages(run.start, end - run.start);
+                if noted.is_err() && may_complain() {
+                    pr_warn!("pages of a process that has ended stay mapped: {noted:?}\n");
                 }
             }
-            if let Some(addresses) = view.addresses.take() {
+            if let Some(addresses) = addresses {
                 vm.dma_unmap_pages(&addresses);
             }
         }
