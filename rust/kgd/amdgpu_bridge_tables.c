@@ -563,8 +563,11 @@ int bridge_tables_validate(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 	bool away = bridge_tables_are_away(vm);
 	int ret = amdgpu_call(amdgpu_vm_validate)(adev, vm, ticket, validate, param);
 
-	/* With copy engines it is as in C where these are stopped: bridge_tables_begin(). */
-	if (!amdgpu_call(amdgpu_vm_ready)(vm))
+	/*
+	 * With copy engines it is as in C where these are stopped: bridge_tables_begin(). And from
+	 * a device that was unplugged nothing is taken any more.
+	 */
+	if (!amdgpu_call(amdgpu_vm_ready)(vm) || bridge_is_unplugged(adev))
 		return ret;
 	/* They are there, even if what else it validates has failed. */
 	if (away)
