@@ -86,7 +86,7 @@ static void take_device(struct held_device *device, bool from_c)
 	/* One that was taken and not offered again still ought to be served. */
 	if (!kfd)
 		return;
-	/* It has no schedulers. */
+	/* Of that C has no schedulers. */
 	skipped = from_c && is_skipped_by_c(adev);
 	device->had_kfd = !skipped;
 	/* C's device_exit undoes one suspend's count: exactly one, and no resume afterwards. */
