@@ -143,9 +143,9 @@ pub struct MachineArgs {
     /// More words for the kernel's command line. Implies --cold.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub append: String,
-    /// Parameters for amdgpu, such as "dpm=1 fw_load_type=0".
-    #[arg(long, default_value = "", allow_hyphen_values = true)]
-    pub amdgpu_args: String,
+    /// Parameters for amdgpu, such as "dpm=1 fw_load_type=0". May be given again, for more of them.
+    #[arg(long, allow_hyphen_values = true)]
+    pub amdgpu_args: Vec<String>,
     /// More arguments for QEMU, split at blanks, such as "-s" for a debugger. Implies --cold.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub qemu_args: String,

@@ -374,7 +374,11 @@ impl<'a> Run<'a> {
         self.scratch.note(&format!("booted {release}"));
         self.equip(&mut session)?;
         if self.args.loads_amdgpu() {
-            load_amdgpu(&mut session, &self.args.machine.amdgpu_args, &self.scratch)?;
+            load_amdgpu(
+                &mut session,
+                &self.args.machine.amdgpu_args.join(" "),
+                &self.scratch,
+            )?;
         }
         if self.args.insmod_first {
             // There is no "before" for a GPU that amdgpu found at its start.
@@ -405,7 +409,11 @@ impl<'a> Run<'a> {
         }
         self.equip(&mut session)?;
         if self.args.loads_amdgpu() && !self.args.saved_with_amdgpu() {
-            load_amdgpu(&mut session, &self.args.machine.amdgpu_args, &self.scratch)?;
+            load_amdgpu(
+                &mut session,
+                &self.args.machine.amdgpu_args.join(" "),
+                &self.scratch,
+            )?;
         }
         if self.args.insmod_first {
             self.insert_module(&mut session)?;
