@@ -105,10 +105,12 @@ const OPTIONS: &[&str] = &[
     "--no-prepend-enum-name",
     "--allowlist-type",
     "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|\
-     drm_amdgpu_gem_wait_idle).*|drm_gem_close|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
+     drm_amdgpu_gem_wait_idle|drm_amdgpu_ctx|drm_amdgpu_cs|drm_amdgpu_wait_cs|\
+     drm_amdgpu_bo_list_).*|drm_gem_close|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
     "--allowlist-var",
     "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|\
-     AMDGPU_VM_PAGE_PRT).*",
+     AMDGPU_VM_PAGE_PRT|AMDGPU_CTX_OP_ALLOC|AMDGPU_CHUNK_ID_IB|AMDGPU_CHUNK_ID_BO_HANDLES|\
+     AMDGPU_HW_IP_COMPUTE).*",
     "--with-derive-default",
     "--default-enum-style",
     "consts",

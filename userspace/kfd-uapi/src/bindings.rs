@@ -189,9 +189,13 @@ pub const AMDGPU_GEM_DOMAIN_GWS: u32 = 16;
 pub const AMDGPU_GEM_DOMAIN_OA: u32 = 32;
 pub const AMDGPU_GEM_DOMAIN_DOORBELL: u32 = 64;
 pub const AMDGPU_GEM_DOMAIN_MASK: u32 = 127;
+pub const AMDGPU_CTX_OP_ALLOC_CTX: u32 = 1;
 pub const AMDGPU_GEM_METADATA_OP_SET_METADATA: u32 = 1;
 pub const AMDGPU_VA_OP_MAP: u32 = 1;
 pub const AMDGPU_VM_PAGE_PRT: u32 = 16;
+pub const AMDGPU_HW_IP_COMPUTE: u32 = 1;
+pub const AMDGPU_CHUNK_ID_IB: u32 = 1;
+pub const AMDGPU_CHUNK_ID_BO_HANDLES: u32 = 6;
 pub type __s32 = ::core::ffi::c_int;
 pub type __u32 = ::core::ffi::c_uint;
 pub type __u64 = ::core::ffi::c_ulonglong;
@@ -1022,6 +1026,85 @@ impl Default for drm_amdgpu_gem_create {
     }
 }
 #[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_bo_list_in {
+    pub operation: __u32,
+    pub list_handle: __u32,
+    pub bo_number: __u32,
+    pub bo_info_size: __u32,
+    pub bo_info_ptr: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_bo_list_entry {
+    pub bo_handle: __u32,
+    pub bo_priority: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_bo_list_out {
+    pub list_handle: __u32,
+    pub _pad: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_in {
+    pub op: __u32,
+    pub flags: __u32,
+    pub ctx_id: __u32,
+    pub priority: __s32,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_ctx_out {
+    pub alloc: drm_amdgpu_ctx_out__bindgen_ty_1,
+    pub state: drm_amdgpu_ctx_out__bindgen_ty_2,
+    pub pstate: drm_amdgpu_ctx_out__bindgen_ty_3,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_out__bindgen_ty_1 {
+    pub ctx_id: __u32,
+    pub _pad: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_out__bindgen_ty_2 {
+    pub flags: __u64,
+    pub hangs: __u32,
+    pub reset_status: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_ctx_out__bindgen_ty_3 {
+    pub flags: __u32,
+    pub _pad: __u32,
+}
+impl Default for drm_amdgpu_ctx_out {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_ctx {
+    pub in_: drm_amdgpu_ctx_in,
+    pub out: drm_amdgpu_ctx_out,
+}
+impl Default for drm_amdgpu_ctx {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct drm_amdgpu_gem_metadata {
     pub handle: __u32,
@@ -1084,6 +1167,36 @@ impl Default for drm_amdgpu_gem_wait_idle {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_wait_cs_in {
+    pub handle: __u64,
+    pub timeout: __u64,
+    pub ip_type: __u32,
+    pub ip_instance: __u32,
+    pub ring: __u32,
+    pub ctx_id: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_wait_cs_out {
+    pub status: __u64,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_wait_cs {
+    pub in_: drm_amdgpu_wait_cs_in,
+    pub out: drm_amdgpu_wait_cs_out,
+}
+impl Default for drm_amdgpu_wait_cs {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct drm_amdgpu_gem_va {
     pub handle: __u32,
     pub _pad: __u32,
@@ -1096,6 +1209,117 @@ pub struct drm_amdgpu_gem_va {
     pub vm_timeline_syncobj_out: __u32,
     pub num_syncobj_handles: __u32,
     pub input_fence_syncobj_handles: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk {
+    pub chunk_id: __u32,
+    pub length_dw: __u32,
+    pub chunk_data: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_in {
+    pub ctx_id: __u32,
+    pub bo_list_handle: __u32,
+    pub num_chunks: __u32,
+    pub flags: __u32,
+    pub chunks: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_out {
+    pub handle: __u64,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_cs {
+    pub in_: drm_amdgpu_cs_in,
+    pub out: drm_amdgpu_cs_out,
+}
+impl Default for drm_amdgpu_cs {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_ib {
+    pub _pad: __u32,
+    pub flags: __u32,
+    pub va_start: __u64,
+    pub ib_bytes: __u32,
+    pub ip_type: __u32,
+    pub ip_instance: __u32,
+    pub ring: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_dep {
+    pub ip_type: __u32,
+    pub ip_instance: __u32,
+    pub ring: __u32,
+    pub ctx_id: __u32,
+    pub handle: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_fence {
+    pub handle: __u32,
+    pub offset: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_sem {
+    pub handle: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_syncobj {
+    pub handle: __u32,
+    pub flags: __u32,
+    pub point: __u64,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_data {
+    pub __bindgen_anon_1: drm_amdgpu_cs_chunk_data__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union drm_amdgpu_cs_chunk_data__bindgen_ty_1 {
+    pub ib_data: drm_amdgpu_cs_chunk_ib,
+    pub fence_data: drm_amdgpu_cs_chunk_fence,
+}
+impl Default for drm_amdgpu_cs_chunk_data__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+impl Default for drm_amdgpu_cs_chunk_data {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct drm_amdgpu_cs_chunk_cp_gfx_shadow {
+    pub shadow_va: __u64,
+    pub csa_va: __u64,
+    pub gds_va: __u64,
+    pub flags: __u64,
 }
 pub const IOC_GET_VERSION: __u32 = 2148027137;
 pub const IOC_CREATE_QUEUE: __u32 = 3227536130;
@@ -1141,6 +1365,9 @@ pub const IOC_DRM_GEM_CREATE: __u32 = 3223348288;
 pub const IOC_DRM_GEM_METADATA: __u32 = 3240125510;
 pub const IOC_DRM_GEM_WAIT_IDLE: __u32 = 3222299719;
 pub const IOC_DRM_GEM_VA: __u32 = 1077961800;
+pub const IOC_DRM_CTX: __u32 = 3222299714;
+pub const IOC_DRM_CS: __u32 = 3222824004;
+pub const IOC_DRM_WAIT_CS: __u32 = 3223348297;
 pub const IOC_DRM_GEM_CLOSE: __u32 = 1074291721;
 pub const IOC_DRM_PRIME_HANDLE_TO_FD: __u32 = 3222037549;
 pub const IOC_DRM_PRIME_FD_TO_HANDLE: __u32 = 3222037550;
