@@ -82,24 +82,44 @@ static struct amdgpu_ttm_buffer_entity *queue_of(struct amdgpu_mman *mman, u32 i
 	return i == mman->num_clear_entities ? &mman->default_entity : NULL;
 }
 
+static bool is_locked(struct mutex *lock)
+{
+#ifdef CONFIG_PREEMPT_RT
+	return mutex_is_locked(lock);
+#else
+	/* Also while it is handed on. */
+	return atomic_long_read(&lock->owner);
+#endif
+}
+
+/* What somebody does with these queues at one time. */
+struct look {
+	bool filled;	/* one is locked */
+	bool still;	/* one stands still, and was not ended yet */
+};
+
 /*
- * Whether somebody is filling one. What lies in one that stands still, be it behind a reset that
- * has failed, is cancelled: amdgpu waits for it, and so does who waits for room in the pool that it
- * has a piece of. He goes on with what is stopped then, which nobody else takes, either.
+ * end: ends those that stand still, be it behind a reset that has failed: amdgpu waits for what
+ * lies in them, and so does who waits for room in the pool that it has a piece of. He goes on with
+ * what is ended then, which nobody else takes, either.
  */
-static bool is_filled(struct amdgpu_mman *mman)
+static struct look look_at(struct amdgpu_mman *mman, bool end)
 {
 	struct amdgpu_ttm_buffer_entity *queue;
-	bool filled = false;
+	struct look look = { };
+	bool still, ended;
 	u32 i;
 
 	for (i = 0; (queue = queue_of(mman, i)); i++) {
-		/* Also while the lock is handed on. */
-		filled |= atomic_long_read(&queue->lock.owner) != 0;
-		if (READ_ONCE(queue->base.stopped) || bridge_stands_still(&queue->base))
+		look.filled |= is_locked(&queue->lock);
+		ended = READ_ONCE(queue->base.stopped);
+		still = !ended && bridge_stands_still(&queue->base);
+		if (ended || (still && end))
 			amdgpu_call(drm_sched_entity_kill)(&queue->base);
+		else
+			look.still |= still;
 	}
-	return filled;
+	return look;
 }
 
 /* More than amdgpu gives a job, if nobody has asked for a minute. */
@@ -117,7 +137,8 @@ static bool is_filled(struct amdgpu_mman *mman)
  */
 void bridge_moves_end(struct amdgpu_device *adev)
 {
-	unsigned int waited = 0, free = 0;
+	unsigned int waited = 0, still = 0, free = 0, patience = 0;
+	struct look look;
 
 	if (!adev->mman.buffer_funcs_enabled)
 		return;
@@ -125,7 +146,12 @@ void bridge_moves_end(struct amdgpu_device *adev)
 	while (free < FREE_LOOKS && waited < FILLED_TIMEOUT_MS) {
 		msleep(FILLED_POLL_MS);
 		waited += FILLED_POLL_MS;
-		free = is_filled(&adev->mman) ? 0 : free + 1;
+		look = look_at(&adev->mman, still && still >= patience);
+		free = look.filled || look.still ? 0 : free + 1;
+		still = look.still ? still + FILLED_POLL_MS : 0;
+		/* Behind a reset that succeeds they go on. */
+		patience = amdgpu_call(amdgpu_in_reset)(adev) ? BRIDGE_STILL_IN_RESET_MS :
+								BRIDGE_STILL_MS;
 	}
 	if (free < FREE_LOOKS)
 		dev_warn(adev->dev, "amdkfd: unplugged: a move of memory does not end\n");

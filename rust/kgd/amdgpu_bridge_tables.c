@@ -327,12 +327,6 @@ void bridge_tables_end(struct bridge_vm *vm)
 	vm->last = NULL;
 }
 
-/*
- * amdgpu waits so long for the queues of who is killed, until it stops them. A reset may take
- * longer, and what is queued goes on behind it.
- */
-#define STILL_TIMEOUT_MS 1000
-#define STILL_IN_RESET_MS 30000
 #define STILL_POLL_MS 20
 #define STOP_TIMEOUT_MS 60000
 
@@ -397,7 +391,7 @@ static bool has_ended(struct amdgpu_vm *vm, const struct awaited *awaited)
  */
 bool bridge_tables_stop(struct bridge_vm *vm)
 {
-	unsigned int waited = 0, still = 0, patience = STILL_TIMEOUT_MS, i;
+	unsigned int waited = 0, still = 0, patience = BRIDGE_STILL_MS, i;
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	struct awaited awaited;
 	bool stands, ended;
@@ -418,8 +412,8 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 		stands = stand_still(vm->vm);
 		dma_resv_unlock(resv);
 		still = stands ? still + STILL_POLL_MS : 0;
-		patience = amdgpu_call(amdgpu_in_reset)(vm->adev) ? STILL_IN_RESET_MS :
-								   STILL_TIMEOUT_MS;
+		patience = amdgpu_call(amdgpu_in_reset)(vm->adev) ? BRIDGE_STILL_IN_RESET_MS :
+								   BRIDGE_STILL_MS;
 	}
 	if (!ended || stands) {
 		dma_resv_lock(resv, NULL);

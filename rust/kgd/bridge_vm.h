@@ -134,6 +134,13 @@ void bridge_tables_take_notes(struct bridge_vm *vm);
 bool bridge_stands_still(struct drm_sched_entity *entity);
 
 /*
+ * What stands still is ended after so long: amdgpu gives the queues of who is killed that time. A
+ * reset may take longer, and what is queued goes on behind it.
+ */
+#define BRIDGE_STILL_MS 1000
+#define BRIDGE_STILL_IN_RESET_MS 30000
+
+/*
  * Behind an unmapping: the buffer's memory is nobody else's before copy engines have done what they
  * were given for the VM until now. amdgpu forgets a job that takes the buffer out where another one
  * beside fails, and who ends waits for none; and they wait for jobs of render nodes in the VM, for
