@@ -243,7 +243,8 @@ REDIRECT(int, amdgpu_amdkfd_bo_validate_and_fence,
  * to: whoever brings the tables back does it.
  */
 REDIRECT(int, amdgpu_vm_clear_freed,
-	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct dma_fence **fence), -EBUSY);
+	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct dma_fence **fence),
+	 bridge_tables_clear_freed(adev, vm, fence));
 
 REDIRECT(int, amdgpu_vm_validate,
 	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct ww_acquire_ctx *ticket,
@@ -354,8 +355,8 @@ enum answered {
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
 	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: has a process acquired it? */
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
-	ANSWERED_WITHOUT_TABLES,	/* the second is a VM of compute's: are its tables away? */
-	ANSWERED_WITH_NOTES,		/* the same: or is something to be taken out of them? */
+	/* the second is a VM of compute's: are its tables away, or something to be taken out? */
+	ANSWERED_WITH_NOTES,
 	ANSWERED_WHEN_UNPLUGGED,	/* the argument is amdgpu's device: has it gone? */
 	ANSWERED_WHEN_ABANDONED,	/* the argument is a job: of such a device? */
 	ANSWERED_WHEN_IT_STAYS,		/* of a buffer that is moved: in VRAM of such a device? */
@@ -376,7 +377,7 @@ static struct hook {
 	HOOK_THAT(svm_migrate_folio_free, ANSWERED_BY_TAG),
 	HOOK(svm_range_restore_pages),
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
-	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITHOUT_TABLES),
+	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITH_NOTES),
 	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITH_NOTES),
 	HOOK_THAT(amdgpu_evict_flags, ANSWERED_FROM_BLOCKED_ON),
 	HOOK(kgd2kfd_vmfault_fast_path),
@@ -525,8 +526,6 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves && has_process(first);
 	case ANSWERED_FROM_BLOCKED_ON:
 		return serves || blocked;
-	case ANSWERED_WITHOUT_TABLES:
-		return serves && is_without_tables(second);
 	case ANSWERED_WITH_NOTES:
 		return serves && (is_without_tables(second) || has_notes(second));
 	case ANSWERED_WHEN_UNPLUGGED:
@@ -542,7 +541,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 /* Whether ours calls amdgpu's. */
 static notrace bool calls_amdgpus(const struct hook *hook)
 {
-	return hook->target == redirect_amdgpu_vm_validate ||
+	return hook->target == redirect_amdgpu_vm_clear_freed ||
+	       hook->target == redirect_amdgpu_vm_validate ||
 	       hook->target == redirect_amdgpu_evict_flags ||
 	       hook->target == redirect_amdgpu_dma_buf_map ||
 	       hook->target == redirect_amdgpu_ttm_disable_buffer_funcs ||

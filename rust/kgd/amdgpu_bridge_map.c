@@ -280,8 +280,9 @@ int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
 
 	if (ended && !vm->ends) {
 		vm->ends = true;
-		vm->stopped = bridge_tables_stop(vm);
+		/* It may wait for long, and others have jobs meanwhile. */
 		bridge_tables_take_notes(vm);
+		vm->stopped = bridge_tables_stop(vm);
 	}
 	if (!vm->stopped && !bridge_memory_unmap(adev, vm, mem))
 		return 0;

@@ -494,6 +494,43 @@ static void mark_unwritten(struct amdgpu_vm *vm)
 	spin_unlock(&vm->individual_lock);
 }
 
+static int wait_for_vm_jobs(struct amdgpu_vm *vm)
+{
+	long waited;
+
+	do
+		waited = dma_resv_wait_timeout(vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_READ,
+					       true, MAX_SCHEDULE_TIMEOUT);
+	while (bridge_waits_on(waited));
+	return waited < 0 ? waited : 0;
+}
+
+/*
+ * amdgpu_vm_clear_freed() of others, which ask for no tables (GEM_CLOSE, GEM_VA, the exporter of
+ * what is imported). What it takes out may be what an end has left mapped: so every later job in
+ * the VM waits for it, and where the CPU writes, its own wait, which a signal ends with the note
+ * gone and nothing written, has nothing to wait for.
+ */
+int bridge_tables_clear_freed(struct amdgpu_device *adev, struct amdgpu_vm *vm,
+			      struct dma_fence **fence)
+{
+	int ret;
+
+	if (bridge_tables_are_away(vm))
+		return -EBUSY;
+	if (vm->update_funcs == &amdgpu_object(amdgpu_vm_cpu_funcs)) {
+		ret = wait_for_vm_jobs(vm);
+		if (ret)
+			return ret;
+	}
+	ret = amdgpu_call(amdgpu_vm_clear_freed)(adev, vm, &vm->last_update);
+	if (ret || !fence || fence == &vm->last_update)
+		return ret;
+	dma_fence_put(*fence);
+	*fence = dma_fence_get(vm->last_update);
+	return 0;
+}
+
 /*
  * Takes out what is noted, as amdgpu_vm_clear_freed(): behind the VM's jobs. amdgpu forgets what it
  * cannot take out, for lack of VRAM for a table: so it is done before in what tables there are.
@@ -503,15 +540,11 @@ static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	struct amdgpu_bo_va_mapping *mapping;
 	unsigned int count = 0;
-	long waited;
-	int ret = 0;
+	int ret;
 
-	do
-		waited = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, true,
-					       MAX_SCHEDULE_TIMEOUT);
-	while (bridge_waits_on(waited));
-	if (waited < 0)
-		return waited;
+	ret = wait_for_vm_jobs(vm);
+	if (ret)
+		return ret;
 	list_for_each_entry(mapping, &vm->freed, list) {
 		ret = bridge_tables_clear(vm, mapping->start, mapping->last);
 		if (ret)

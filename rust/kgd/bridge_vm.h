@@ -155,6 +155,7 @@ void bridge_tables_keep(struct bridge_vm *vm, struct kgd_mem *mem);
  * not written. validate: amdgpu_vm_validate(), which brings them back, and takes the former out of
  * them; who restores the process, which is to come then, writes the latter, and what has come in
  * the place of the former. bring_back: the same with the tables alone. -EBUSY: they are not there.
+ * clear_freed: amdgpu_vm_clear_freed(), of a VM that has something noted; -EBUSY likewise.
  * clear: of pages of the VM. All under the reservation of the root.
  *
  * take_out_of: bring_back where something is noted; takes the reservation, and waits. Before
@@ -169,6 +170,8 @@ int bridge_tables_validate(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 			   struct ww_acquire_ctx *ticket,
 			   int (*validate)(void *p, struct amdgpu_bo *bo), void *param);
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm);
+int bridge_tables_clear_freed(struct amdgpu_device *adev, struct amdgpu_vm *vm,
+			      struct dma_fence **fence);
 int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last);
 int bridge_tables_take_out_of(struct amdgpu_vm *vm);
 int bridge_tables_take_out(struct amdkfd_process_info *info);

@@ -41,7 +41,7 @@ const PAGE: usize = 4096;
 const APART: usize = 2 << 20;
 
 /// The first page of each part of new memory, which nobody else touches.
-fn share(device: &Device, pages: usize) -> Result<()> {
+pub(crate) fn share(device: &Device, pages: usize) -> Result<()> {
     if pages == 0 {
         return Ok(());
     }

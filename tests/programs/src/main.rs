@@ -33,6 +33,7 @@ mod handles;
 mod ipc;
 mod kill;
 mod late_update;
+mod left_mapped;
 mod limits;
 mod map_no_table;
 mod marks;
@@ -199,6 +200,7 @@ enum Command {
     /// Have a queue and wait for the events of a GPU that failed; print them.
     Exception(exception::Exception),
     LateUpdate(late_update::LateUpdate),
+    LeftMapped(left_mapped::LeftMapped),
     /// Have packets refused, and print what a runtime is told of each.
     Refused(refused::Refused),
     /// Have each allocation and each copy of user memory fail in turn, in each call, and see that
@@ -293,6 +295,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::LateUpdate(update) => update.run(),
+        Command::LeftMapped(left) => left.run(),
         Command::Refused(refused) => refused.run(),
         Command::Faults(faults) => faults.run(),
         Command::Figures => figures::all(),
