@@ -25,7 +25,8 @@ use crate::{
     memory,
     process::{
         self,
-        debug, //
+        debug,
+        ProcessRef, //
     },
     queue,
     sched::NodeQueues,
@@ -81,9 +82,19 @@ fn show_counts(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     GAUGES.iter().try_for_each(|(name, gauge)| writeln!(f, "{name} {}", gauge.count()))
 }
 
+/// Calls `show` with the processes one after the other: no others are kept from their ends.
+fn each_process(mut show: impl FnMut(&ProcessRef) -> fmt::Result) -> fmt::Result {
+    let mut result = Ok(());
+    process::each(|process| {
+        if result.is_ok() {
+            result = show(process);
+        }
+    });
+    result
+}
+
 fn show_queues(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let processes = process::all().map_err(|_| fmt::Error)?;
-    processes.iter().try_for_each(|process| {
+    each_process(|process| {
         // Who has read this finds the same in sysfs.
         process.files().settle();
         process.show_queues(f)
@@ -91,8 +102,7 @@ fn show_queues(f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_svm(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let processes = process::all().map_err(|_| fmt::Error)?;
-    processes.iter().try_for_each(|process| process.show_svm(f))
+    each_process(|process| process.show_svm(f))
 }
 
 /// Amdgpu's account of the memory that processes may have.

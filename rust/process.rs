@@ -45,8 +45,8 @@ pub(crate) use device::ProcessDevice;
 use devices::Devices;
 use registry::open_context;
 pub(crate) use registry::{
-    all,
     count_performance,
+    each,
     evict_mm,
     eviction_queue,
     exception_queue,

@@ -128,13 +128,13 @@ impl PresentMemory {
 
 /// How long the lock of an address space is still waited for, whose holder may be waiting for
 /// another program.
-struct Patience(Cell<u32>);
+pub(crate) struct Patience(Cell<u32>);
 
 impl Patience {
     const STEP: Delta = Delta::from_millis(5);
 
     /// 100 ms.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Cell::new(20))
     }
 
@@ -150,7 +150,7 @@ impl Patience {
 }
 
 /// The lock of the address space. `None`: it did not come free.
-fn lock_soon<'a>(mm: &'a MmWithUser, patience: &Patience) -> Option<MmapReadGuard<'a>> {
+pub(crate) fn lock_soon<'a>(mm: &'a MmWithUser, patience: &Patience) -> Option<MmapReadGuard<'a>> {
     loop {
         if let Some(lock) = mm.mmap_read_trylock() {
             return Some(lock);

@@ -453,7 +453,7 @@ pub(crate) fn count_performance(node: &Node, count: bool) {
 }
 
 /// Calls `act` with the processes one after the other: see [`Registry::each`].
-pub(super) fn each(act: impl FnMut(&ProcessRef)) {
+pub(crate) fn each(act: impl FnMut(&ProcessRef)) {
     if let Some(registry) = REGISTRY.get() {
         registry.each(act);
     }
@@ -481,25 +481,6 @@ pub(super) fn forget(process: &ProcessRef) {
     let node = if same { table.remove_node(&name) } else { None };
     drop(table);
     drop(node);
-}
-
-/// All processes, as they were at one moment. `EAGAIN` if they come faster than room is made.
-pub(crate) fn all() -> Result<KVec<ProcessRef>> {
-    let registry = get()?;
-    for _ in 0..8 {
-        let count = registry.table.lock().keys().count();
-        let mut all = KVec::with_capacity(count, GFP_KERNEL)?;
-        let table = registry.table.lock();
-        // Nothing is allocated under the lock: new ones that do not fit make it another round.
-        if table.keys().count() <= all.capacity() {
-            for process in table.values() {
-                all.push_within_capacity(process.clone())
-                    .map_err(|_| ENOMEM)?;
-            }
-            return Ok(all);
-        }
-    }
-    Err(EAGAIN)
 }
 
 /// The primary process of an address space. Legal in any context.

@@ -341,9 +341,13 @@ impl MqdPool {
         Ok(())
     }
 
-    /// Shows the descriptors of all queues.
+    /// Shows the descriptors of all queues. Others take and give back places meanwhile: memory is
+    /// read, over the bus, with nothing locked.
     pub(super) fn show(&self, words: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.chunks.lock().iter() {
+        for number in 0.. {
+            let Some(chunk) = self.chunks.lock().get(number).cloned() else {
+                break;
+            };
             for slot in (0..chunk.count).filter(|&slot| !chunk.slots.is_free(slot)) {
                 for xcc in 0..self.xccs as usize {
                     writeln!(f, "  Compute queue, XCC {xcc}")?;

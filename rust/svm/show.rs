@@ -20,7 +20,12 @@ use crate::linux::{
         self,
         HmmPfn, //
     },
-    migrate::PageOwner, //
+    migrate::PageOwner,
+    task::{
+        is_killed,
+        lock_soon,
+        Patience, //
+    }, //
 };
 use kernel::{
     fmt,
@@ -46,12 +51,10 @@ impl Svm {
     /// Shows each range, two kinds of lines of names and values, in pages: `start` with what is
     /// said of it (as `KFD_IOCTL_SVM_ATTR_*` has it) and how many pages are in system memory or in
     /// none, and then for each GPU how it may access it, what is in its VRAM, and what it sees.
-    /// Nothing stops meanwhile: the sums are of different moments.
+    /// Nothing stops meanwhile: the sums are of different moments. What a program keeps from being
+    /// looked at is unknown: it is waited for a bounded time in all. Ends early for who is killed.
     pub(crate) fn list(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It ends, and has none any more.
-        let Ok(mm) = self.users_mm() else {
-            return Ok(());
-        };
+        let patience = Patience::new();
         let mut from = 0;
         loop {
             let next = self.book.lock().ranges.next(from);
@@ -59,7 +62,11 @@ impl Svm {
                 return Ok(());
             };
             from = pages.end;
-            let places = self.places(&mm, pages).map_err(|_| fmt::Error)?;
+            let places = match self.places(pages, &patience) {
+                // It ends, and has none any more.
+                Err(ESRCH) => return Ok(()),
+                places => places.map_err(|_| fmt::Error)?,
+            };
             self.show_range(f, pages, &attributes, &places)?;
         }
     }
@@ -99,7 +106,7 @@ impl Svm {
         Ok(())
     }
 
-    fn places(&self, mm: &MmWithUser, pages: Pages) -> Result<Places> {
+    fn places(&self, pages: Pages, patience: &Patience) -> Result<Places> {
         let mut places = Places {
             system: 0,
             unknown: 0,
@@ -108,13 +115,19 @@ impl Svm {
         };
         let mut pfns = KVec::from_elem(0, GRANULE_PAGES as usize, GFP_KERNEL)?;
         for piece in pages.pieces(GRANULE_PAGES) {
+            if is_killed() {
+                return Err(EINTR);
+            }
+            // Not longer than that: its last user's end is the end of the queues.
+            let mm = self.users_mm()?;
             // CAST: not more than a granule has.
             let pfns = pfns.get_mut(..piece.len() as usize).ok_or(EINVAL)?;
             let Some(region) = self.region_of(piece.start) else {
                 places.unknown += piece.len();
                 continue;
             };
-            if self.look_at(&mut places, &region, mm, piece, pfns).is_err() {
+            let of = (&**mm, patience);
+            if self.look_at(&mut places, &region, of, piece, pfns).is_err() {
                 places.unknown += piece.len();
             }
             let Some(granule) = region.granule(piece.start) else {
@@ -134,7 +147,7 @@ impl Svm {
         &self,
         places: &mut Places,
         region: &RegionUse,
-        mm: &MmWithUser,
+        of: (&MmWithUser, &Patience),
         pages: Pages,
         pfns: &mut [HmmPfn],
     ) -> Result {
@@ -155,7 +168,7 @@ impl Svm {
             if !first && self.gpus.iter().take(place).any(known) {
                 continue;
             }
-            self.look(region, mm, pages, owner, pfns)?;
+            self.look(region, of, pages, owner, pfns)?;
             for pfn in pfns.iter().filter(|pfn| hmm::is_there(**pfn)) {
                 let number = hmm::page_number(*pfn);
                 let its = memories
@@ -179,7 +192,7 @@ impl Svm {
     fn look(
         &self,
         region: &RegionUse,
-        mm: &MmWithUser,
+        (mm, patience): (&MmWithUser, &Patience),
         pages: Pages,
         owner: Option<PageOwner>,
         pfns: &mut [HmmPfn],
@@ -188,7 +201,7 @@ impl Svm {
         for _ in 0..ATTEMPTS {
             // SAFETY: The region is used, and watched as long as it is.
             let since = unsafe { region.interval.begin() };
-            let lock = mm.mmap_read_lock();
+            let lock = lock_soon(mm, patience).ok_or(ETIMEDOUT)?;
             pfns.fill(0);
             let at = (&region.interval, since);
             // SAFETY: As above; the lock is that of its process's address space.

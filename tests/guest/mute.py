@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-"""A filesystem at /tmp/mute in which "stuck", "stuck1", "stuck2" and so on are never read, "begins"
-and "copies" are never written to: a file for each user, who would wait for the one before
+"""A filesystem at /tmp/mute in which "stuck", "stuck1", "stuck2" and so on are never read, "begins",
+"copies" and "shares" are never written to: a file for each user, who would wait for the one before
 otherwise."""
 import ctypes, os, struct, sys
 HEADER, ANSWER = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
 FORGET, READ, WRITE, ENOSYS, ENOENT = 2, 15, 16, 38, 2
-FILES = {b"stuck": 2, b"begins": 3, b"copies": 4}
-MUTE = {(READ, 2), (WRITE, 3), (WRITE, 4)}
+FILES = {b"stuck": 2, b"begins": 3, b"copies": 4, b"shares": 5}
+MUTE = {(READ, 2), (WRITE, 3), (WRITE, 4), (WRITE, 5)}
 # The nodes of those with a number.
 NUMBERED = 1 << 32
 
