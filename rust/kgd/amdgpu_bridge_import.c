@@ -238,17 +238,18 @@ bool bridge_import_is_known(struct kgd_mem *mem)
 }
 
 /*
- * Whether the process has its memory by another handle, too, or may. From here on this one does not
- * count any more: nobody validates it, which amdgpu sees to next.
+ * Whether the process has its memory by another handle, too, be it the render node's. From here on
+ * this one does not count any more: nobody validates it, which amdgpu sees to next.
  */
 static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
 {
 	const struct dma_resv *resv = mem->bo->tbo.base.resv;
 	struct kgd_mem *other;
-	bool found = bridge_import_is_known(mem);
+	bool found;
 
 	mutex_lock(&info->lock);
 	list_del_init(&mem->validate_list);
+	found = bridge_gem_has(info, resv, mem);
 	list_for_each_entry(other, &info->kfd_bo_list, validate_list) {
 		if (found)
 			break;
@@ -258,12 +259,19 @@ static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
 	return found;
 }
 
+/* Behind has_another(): whether the render node has got it since. */
+static bool has_come(struct amdkfd_process_info *info, const struct amdgpu_bo *bo)
+{
+	guard(mutex)(&info->lock);
+	return bridge_gem_has(info, bo->tbo.base.resv, NULL);
+}
+
 /*
  * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
  * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
  * of one reservation, and the others must not move under its queues either: as long as there are
- * any, amdgpu finds a process without a fence. A fence that stays for nothing stops the queues once
- * more than need be, when the memory of somebody else moves.
+ * any, amdgpu finds a process without a fence. A fence that stayed for nothing would stop the queues
+ * when the memory of somebody else moves, or is freed.
  */
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
@@ -272,15 +280,21 @@ int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 		.lock = __MUTEX_INITIALIZER(without_fence.lock),
 	};
 	struct amdkfd_process_info *info = mem->process_info;
+	struct amdgpu_bo *bo = amdgpu_call(amdgpu_bo_ref)(mem->bo);
+	bool another;
 	int ret;
 
 	mutex_lock(&vm->process->sharing);
-	if (has_another(info, mem))
+	another = has_another(info, mem);
+	if (another)
 		mem->process_info = &without_fence;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
 	if (ret)
 		mem->process_info = info;
+	else if (!another && has_come(info, bo))
+		bridge_import_guard(info);
 	mutex_unlock(&vm->process->sharing);
+	amdgpu_call(amdgpu_bo_unref)(&bo);
 	return ret;
 }
 
@@ -331,6 +345,16 @@ int bridge_import_fence(struct amdkfd_process_info *info)
 	ret = bridge_gem_fence(info) ?: ret;
 	mutex_unlock(&info->lock);
 	return ret;
+}
+
+void bridge_import_guard(struct amdkfd_process_info *info)
+{
+	if (!bridge_import_fence(info))
+		return;
+	mutex_lock(&info->lock);
+	/* Asks for it, and waits no time. */
+	dma_fence_wait_timeout(&info->eviction_fence->base, false, 0);
+	mutex_unlock(&info->lock);
 }
 
 /*

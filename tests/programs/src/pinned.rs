@@ -4,9 +4,11 @@
 //! (pin_dmabuf.ko), and when that lets it go the process's queues must be stopped before it moves
 //! again. Another GPU that has imported it follows, although the exporter has given it back.
 
+use crate::opener::render_node;
 use crate::pressure::{is_of, settled, told};
 use crate::raw::{change_mapping, ioctl};
 use crate::running::{fill, moves, say, two_gpus, vram_and_ticks, wrong_pages, Running, PATIENCE};
+use crate::same_gpu::{create_in, export, import as import_by};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
@@ -18,6 +20,7 @@ use rustix::io::{fcntl_setfd, Errno, FdFlags};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Have a buffer pinned through its dma-buf, and let go.
@@ -182,6 +185,7 @@ pub fn is_restored(events: &mut SmiEvents, within: Duration) -> Result<bool> {
 
 fn pinned() -> Result<()> {
     let gpu = Gpu::open(4)?;
+    freed(gpu.device())?;
     let (memory, ticks) = vram_and_ticks(gpu.device(), MIB, SEED)?;
     let file = memory.export()?;
     let mut events = told(gpu.device().gpu_id())?;
@@ -203,6 +207,36 @@ fn pinned() -> Result<()> {
     running.finish()?;
     let wrong = wrong_pages(&gpu, &memory, SEED)?;
     check(wrong == 0, &format!("{wrong} pages have changed"));
+    Ok(())
+}
+
+/// What the process has imported and freed may move, and go, without its queues; not while its
+/// render node has it, too.
+fn freed(device: &Arc<Device>) -> Result<()> {
+    let nodes = topology::gpus()?;
+    let stranger = render_node(nodes.first().context("no GPU")?)?;
+    let handle = create_in(&stranger, uapi::AMDGPU_GEM_DOMAIN_GTT, MIB << 20)?;
+    let file = export(&stranger, handle)?;
+    order(&format!("look {}", file.as_raw_fd()))?;
+    let imported = Memory::import(device, file.as_fd())?;
+    let said = state_soon("guarded tells")?;
+    check(
+        said == "guarded tells",
+        &format!("it is asked for what it has imported: {said}"),
+    );
+    drop(imported);
+    let said = state_soon("unguarded tells")?;
+    check(
+        said == "unguarded tells",
+        &format!("not for what it has freed: {said}"),
+    );
+    import_by(device.render(), &file)?;
+    drop(Memory::import(device, file.as_fd())?);
+    let said = state_soon("unguarded tells")?;
+    check(
+        said == "guarded tells",
+        &format!("but for what its render node has: {said}"),
+    );
     Ok(())
 }
 

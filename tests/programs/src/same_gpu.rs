@@ -301,7 +301,7 @@ pub(crate) fn export(render: impl AsFd, handle: u32) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(args.fd) })
 }
 
-fn import(render: impl AsFd, file: &OwnedFd) -> Result<u32> {
+pub(crate) fn import(render: impl AsFd, file: &OwnedFd) -> Result<u32> {
     let mut args = uapi::drm_prime_handle {
         fd: file.as_raw_fd(),
         ..Default::default()
