@@ -53,11 +53,14 @@ static struct amdgpu_bo *exported(struct amdgpu_device *adev, struct dma_buf *dm
 	return gem_to_amdgpu_bo(object);
 }
 
-/* Whether the importer's buffer is its device's own, and shows another device's of amdgpu's. */
+/*
+ * Whether the importer's buffer is its device's own, and shows what another device of DRM's has,
+ * amdgpu's or not: drm_gem_dmabuf_mmap() takes the dma-buf for that of an object of DRM's.
+ */
 static bool shows_another(struct amdgpu_bo *bo, struct dma_buf *dmabuf)
 {
 	return drm_gem_is_imported(&bo->tbo.base) &&
-	       exported(amdgpu_ttm_adev(bo->tbo.bdev), dmabuf);
+	       dmabuf->ops->mmap == amdgpu_object(amdgpu_dmabuf_ops).mmap;
 }
 
 /*

@@ -7,7 +7,10 @@
 use crate::opener::render_node;
 use crate::pressure::{is_of, settled, told};
 use crate::raw::{change_mapping, ioctl};
-use crate::running::{fill, moves, say, two_gpus, vram_and_ticks, wrong_pages, Running, PATIENCE};
+use crate::running::{
+    fill, moves, pattern, say, two_gpus, vram_and_ticks, wrong_pages, wrong_pages_at, Running,
+    PATIENCE,
+};
 use crate::same_gpu::{create_in, export, import as import_by};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
@@ -17,6 +20,7 @@ use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, RawFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::io::{fcntl_setfd, Errno, FdFlags};
+use rustix::mm::{mmap, MapFlags, ProtFlags};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -186,6 +190,7 @@ pub fn is_restored(events: &mut SmiEvents, within: Duration) -> Result<bool> {
 fn pinned() -> Result<()> {
     let gpu = Gpu::open(4)?;
     freed(gpu.device())?;
+    foreign(&gpu)?;
     let (memory, ticks) = vram_and_ticks(gpu.device(), MIB, SEED)?;
     let file = memory.export()?;
     let mut events = told(gpu.device().gpu_id())?;
@@ -240,6 +245,96 @@ fn freed(device: &Arc<Device>) -> Result<()> {
     Ok(())
 }
 
+/// Another driver's memory (vgem's) is seen, and its buffer tells when it moves, though who made it
+/// has closed his handle.
+fn foreign(gpu: &Gpu) -> Result<()> {
+    let card = open(
+        vgem()?.as_path(),
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let size = MIB << 20;
+    let mut dumb = Dumb {
+        height: 1,
+        width: size as u32,
+        bpp: 8,
+        ..Dumb::default()
+    };
+    ioctl(&card, CREATE_DUMB, &mut dumb).context("CREATE_DUMB")?;
+    let file = export(&card, dumb.handle)?;
+    // SAFETY: a new mapping, until the process ends.
+    let place = unsafe {
+        let (nowhere, access) = (std::ptr::null_mut(), ProtFlags::WRITE);
+        mmap(nowhere, size, access, MapFlags::SHARED, &file, 0)?.cast::<u32>()
+    };
+    for page in 0..size / 4096 {
+        // SAFETY: within the mapping, which nobody else uses.
+        unsafe { place.add(page * 1024).write_volatile(pattern(page, SEED)) };
+    }
+    let handle = import(gpu.device(), file.as_raw_fd())?;
+    let mut close = uapi::drm_gem_close {
+        handle: dumb.handle,
+        pad: 0,
+    };
+    ioctl(&card, uapi::IOC_DRM_GEM_CLOSE, &mut close).context("GEM_CLOSE")?;
+    order(&format!("look {}", file.as_raw_fd()))?;
+    let said = state_soon("guarded tells")?;
+    check(
+        said == "guarded tells",
+        &format!("another driver's buffer is there for the importer: {said}"),
+    );
+    let kfd = gpu.device().kfd();
+    let gpu_id = gpu.device().gpu_id();
+    let mut mapping = uapi::kfd_ioctl_map_memory_to_gpu_args {
+        handle,
+        device_ids_array_ptr: &raw const gpu_id as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    ioctl(kfd, uapi::IOC_MAP_MEMORY_TO_GPU, &mut mapping).context("MAP_MEMORY_TO_GPU")?;
+    let wrong = wrong_pages_at(gpu, [IMPORTED_AT, size as u64], SEED, PATIENCE)?;
+    check(wrong == 0, &format!("{wrong} pages are not that driver's"));
+    mapping.n_success = 0;
+    ioctl(kfd, uapi::IOC_UNMAP_MEMORY_FROM_GPU, &mut mapping).context("UNMAP_MEMORY_FROM_GPU")?;
+    let mut free = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
+    ioctl(kfd, uapi::IOC_FREE_MEMORY_OF_GPU, &mut free).context("FREE_MEMORY_OF_GPU")?;
+    let said = state_soon("unguarded silent")?;
+    check(
+        said == "unguarded silent",
+        &format!("until it frees it: {said}"),
+    );
+    Ok(())
+}
+
+/// `struct drm_mode_create_dumb` of drm_mode.h.
+#[repr(C)]
+#[derive(Default)]
+struct Dumb {
+    height: u32,
+    width: u32,
+    bpp: u32,
+    flags: u32,
+    handle: u32,
+    pitch: u32,
+    size: u64,
+}
+
+/// `DRM_IOCTL_MODE_CREATE_DUMB`.
+const CREATE_DUMB: u32 = 0xc020_64b2;
+
+/// vgem's node, which the test has loaded.
+fn vgem() -> Result<PathBuf> {
+    for entry in fs::read_dir("/sys/class/drm")? {
+        let entry = entry?;
+        let device = fs::read_link(entry.path().join("device")).unwrap_or_default();
+        let name = entry.file_name();
+        if device.ends_with("vgem") && name.as_encoded_bytes().starts_with(b"card") {
+            return Ok(Path::new("/dev/dri").join(name));
+        }
+    }
+    anyhow::bail!("no vgem")
+}
+
 /// The exporter's buffer is there for the importer as long as that has not freed its own.
 fn given_back(imported: Memory) -> Result<()> {
     let mut free = uapi::kfd_ioctl_free_memory_of_gpu_args {
@@ -285,7 +380,7 @@ fn late(files: &[RawFd], minor: u64) -> Result<()> {
     let kfd = Kfd::open()?;
     let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
     for file in files {
-        let refused = import(&device, *file);
+        let refused = import(&device, *file).map(drop);
         check(
             refused == Err(Errno::NODEV),
             &format!("memory of a GPU that has gone is not imported: {refused:?}"),
@@ -294,14 +389,19 @@ fn late(files: &[RawFd], minor: u64) -> Result<()> {
     Ok(())
 }
 
-fn import(device: &Device, file: RawFd) -> Result<(), Errno> {
+/// Where the GPU sees what is imported so.
+const IMPORTED_AT: u64 = 1 << 36;
+
+/// What no GPU of the KFD need have made. Returns its handle.
+fn import(device: &Device, file: RawFd) -> Result<u64, Errno> {
     let mut args = uapi::kfd_ioctl_import_dmabuf_args {
-        va_addr: 1 << 36,
+        va_addr: IMPORTED_AT,
         gpu_id: device.gpu_id(),
         dmabuf_fd: file as u32,
         ..Default::default()
     };
-    ioctl(device.kfd(), uapi::IOC_IMPORT_DMABUF, &mut args)
+    ioctl(device.kfd(), uapi::IOC_IMPORT_DMABUF, &mut args)?;
+    Ok(args.handle)
 }
 
 /// The exporter's copy engine moves it to where the importer sees it, or does not.
@@ -316,7 +416,8 @@ fn stuck(go: &Path, mib: usize) -> Result<()> {
     while !go.exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    say(&format!("imported: {:?}", import(&user, file.as_raw_fd())))
+    let imported = import(&user, file.as_raw_fd()).map(drop);
+    say(&format!("imported: {imported:?}"))
 }
 
 /// A buffer in system memory, for which there is no room.
