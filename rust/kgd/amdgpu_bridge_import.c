@@ -177,6 +177,16 @@ free:
 	return ret;
 }
 
+/* TTM would evict everything of everybody's from there before it says so. */
+static bool is_too_large(struct amdgpu_device *adev, struct dma_buf *dmabuf)
+{
+	struct amdgpu_bo *bo = exported(adev, dmabuf);
+
+	if (bo && amdgpu_ttm_adev(bo->tbo.bdev) == adev)
+		return false;
+	return dmabuf->size > adev->mman.gtt_mgr.manager.size;
+}
+
 static int import(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address,
 		  struct dma_buf *dmabuf, struct kgd_mem **out)
 {
@@ -185,6 +195,8 @@ static int import(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address,
 	bool shared;
 	int ret;
 
+	if (is_too_large(adev, dmabuf))
+		return -ENOMEM;
 	object = amdgpu_call(amdgpu_gem_prime_import)(adev_to_drm(adev), dmabuf);
 	if (IS_ERR(object))
 		return PTR_ERR(object);

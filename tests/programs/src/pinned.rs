@@ -17,7 +17,7 @@ use anyhow::{ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Device, Kfd, Memory, MemoryFlags, SmiEvents};
 use kfd_uapi as uapi;
-use rustix::fd::{AsFd, AsRawFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::io::{fcntl_setfd, Errno, FdFlags};
 use rustix::mm::{mmap, MapFlags, ProtFlags};
@@ -42,6 +42,9 @@ pub struct Pinned {
     /// So much, in MiB.
     #[arg(long, default_value_t = 4 * MIB, requires = "stuck")]
     mib: usize,
+    /// Import another driver's dma-buf that no GPU has room for.
+    #[arg(long, hide = true)]
+    too_large: bool,
     /// Import these dma-bufs on the GPU that is left when the other one is unbound.
     #[arg(long, hide = true, requires = "minor")]
     late: Vec<RawFd>,
@@ -64,6 +67,9 @@ impl Pinned {
     pub fn run(&self) -> Result<()> {
         if let Some(minor) = self.squeeze {
             return squeeze(minor);
+        }
+        if self.too_large {
+            return import_huge();
         }
         if let Some(minor) = self.minor {
             return late(&self.late, minor);
@@ -248,20 +254,11 @@ fn freed(device: &Arc<Device>) -> Result<()> {
 /// Another driver's memory (vgem's) is seen, and its buffer tells when it moves, though who made it
 /// has closed his handle.
 fn foreign(gpu: &Gpu) -> Result<()> {
-    let card = open(
-        vgem()?.as_path(),
-        OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    too_large(gpu.device())?;
+    let card = open_vgem()?;
     let size = MIB << 20;
-    let mut dumb = Dumb {
-        height: 1,
-        width: size as u32,
-        bpp: 8,
-        ..Dumb::default()
-    };
-    ioctl(&card, CREATE_DUMB, &mut dumb).context("CREATE_DUMB")?;
-    let file = export(&card, dumb.handle)?;
+    let made = create_dumb(&card, size)?;
+    let file = export(&card, made)?;
     // SAFETY: a new mapping, until the process ends.
     let place = unsafe {
         let (nowhere, access) = (std::ptr::null_mut(), ProtFlags::WRITE);
@@ -273,7 +270,7 @@ fn foreign(gpu: &Gpu) -> Result<()> {
     }
     let handle = import(gpu.device(), file.as_raw_fd())?;
     let mut close = uapi::drm_gem_close {
-        handle: dumb.handle,
+        handle: made,
         pad: 0,
     };
     ioctl(&card, uapi::IOC_DRM_GEM_CLOSE, &mut close).context("GEM_CLOSE")?;
@@ -306,6 +303,47 @@ fn foreign(gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
+/// More than can be in system memory for the GPU is refused, and nobody makes room for it.
+fn too_large(device: &Arc<Device>) -> Result<()> {
+    let _memory = Memory::gtt(device, MIB << 20)?;
+    let mut events = told(device.gpu_id())?;
+    let status = Command::new(std::env::current_exe()?)
+        .args(["pinned", "--too-large"])
+        .status()?;
+    ensure!(status.success(), "{status}");
+    let stopped = is_restored(&mut events, Duration::from_secs(1))?;
+    check(!stopped, "others' queues go on");
+    Ok(())
+}
+
+/// Another process, since nobody's own memory goes for what he asks for.
+fn import_huge() -> Result<()> {
+    let kfd = Kfd::open()?;
+    let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
+    let card = open_vgem()?;
+    let file = export(&card, create_dumb(&card, HUGE)?)?;
+    let refused = import(&device, file.as_raw_fd()).map(drop);
+    check(
+        refused == Err(Errno::NOMEM),
+        &format!("what is too large is refused: {refused:?}"),
+    );
+    Ok(())
+}
+
+fn create_dumb(card: &OwnedFd, size: usize) -> Result<u32> {
+    let mut dumb = Dumb {
+        height: 1,
+        width: size as u32,
+        bpp: 8,
+        ..Dumb::default()
+    };
+    ioctl(card, CREATE_DUMB, &mut dumb).context("CREATE_DUMB")?;
+    Ok(dumb.handle)
+}
+
+/// Twice what the test gives the GPU (gttsize).
+const HUGE: usize = 512 << 20;
+
 /// `struct drm_mode_create_dumb` of drm_mode.h.
 #[repr(C)]
 #[derive(Default)]
@@ -323,13 +361,18 @@ struct Dumb {
 const CREATE_DUMB: u32 = 0xc020_64b2;
 
 /// vgem's node, which the test has loaded.
-fn vgem() -> Result<PathBuf> {
+fn open_vgem() -> Result<OwnedFd> {
     for entry in fs::read_dir("/sys/class/drm")? {
         let entry = entry?;
         let device = fs::read_link(entry.path().join("device")).unwrap_or_default();
         let name = entry.file_name();
         if device.ends_with("vgem") && name.as_encoded_bytes().starts_with(b"card") {
-            return Ok(Path::new("/dev/dri").join(name));
+            let flags = OFlags::RDWR | OFlags::CLOEXEC;
+            return Ok(open(
+                Path::new("/dev/dri").join(name),
+                flags,
+                Mode::empty(),
+            )?);
         }
     }
     anyhow::bail!("no vgem")
