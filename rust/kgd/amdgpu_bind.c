@@ -7,12 +7,14 @@
 #include "amdgpu_bind.h"
 
 #define FUNCTION(name) DEFINE_STATIC_CALL_NULL(bound_##name, name);
+#define KERNEL_FUNCTION(name) FUNCTION(name)
 #define DRM_FUNCTION(name) FUNCTION(name)
 #define SCHED_FUNCTION(name) FUNCTION(name)
 #define TTM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
+#undef KERNEL_FUNCTION
 #undef DRM_FUNCTION
 #undef SCHED_FUNCTION
 #undef TTM_FUNCTION
@@ -24,13 +26,14 @@ static const struct binding {
 	void *trampoline;
 	void **object;			/* an object's */
 } bindings[] = {
-#define FUNCTION_OF(module, symbol)					\
-	{ .name = module ":" #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
+#define FUNCTION_OF(prefix, symbol)					\
+	{ .name = prefix #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
 	  .trampoline = STATIC_CALL_TRAMP_ADDR(bound_##symbol) },
-#define FUNCTION(symbol) FUNCTION_OF("amdgpu", symbol)
-#define DRM_FUNCTION(symbol) FUNCTION_OF("drm", symbol)
-#define SCHED_FUNCTION(symbol) FUNCTION_OF("gpu_sched", symbol)
-#define TTM_FUNCTION(symbol) FUNCTION_OF("ttm", symbol)
+#define FUNCTION(symbol) FUNCTION_OF("amdgpu:", symbol)
+#define KERNEL_FUNCTION(symbol) FUNCTION_OF("", symbol)
+#define DRM_FUNCTION(symbol) FUNCTION_OF("drm:", symbol)
+#define SCHED_FUNCTION(symbol) FUNCTION_OF("gpu_sched:", symbol)
+#define TTM_FUNCTION(symbol) FUNCTION_OF("ttm:", symbol)
 #define OBJECT(symbol)							\
 	{ .name = "amdgpu:" #symbol, .object = (void **)&bound_##symbol },
 #include "amdgpu_symbols.h"

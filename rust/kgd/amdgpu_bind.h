@@ -53,12 +53,14 @@ extern struct {
 } procfs;
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
+#define KERNEL_FUNCTION(name) FUNCTION(name)
 #define DRM_FUNCTION(name) FUNCTION(name)
 #define SCHED_FUNCTION(name) FUNCTION(name)
 #define TTM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) extern typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
+#undef KERNEL_FUNCTION
 #undef DRM_FUNCTION
 #undef SCHED_FUNCTION
 #undef TTM_FUNCTION

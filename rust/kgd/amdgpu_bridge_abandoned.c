@@ -7,7 +7,9 @@
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
+#include <linux/dma-buf.h>
 #include <linux/dma-fence.h>
+#include <linux/dma-resv.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
 
@@ -155,4 +157,41 @@ void bridge_moves_end(struct amdgpu_device *adev)
 	}
 	if (free < FREE_LOOKS)
 		dev_warn(adev->dev, "amdkfd: unplugged: a move of memory does not end\n");
+}
+
+/* A process's queues leave all GPUs in that time, or a GPU is reset. For all together. */
+#define EXPORTS_TIMEOUT_MS 10000
+
+/*
+ * Who has mapped it lets go of it; what uses it still, be it a process's queues, is stopped. Waits
+ * so many jiffies; returns how many are left.
+ */
+static long end_export(struct dma_buf *dmabuf, long jiffies_left)
+{
+	dma_resv_lock(dmabuf->resv, NULL);
+	dma_buf_invalidate_mappings(dmabuf);
+	dma_resv_unlock(dmabuf->resv);
+	/* Not 0: that asks for nothing. */
+	return dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false,
+				     max(jiffies_left, 1L));
+}
+
+/*
+ * amdgpu gives back the pages of all buffers next, whoever has them by a dma-buf, and tells nobody.
+ * Nobody gets their addresses any more (bridge_dmabuf_map()), so who lets go of them now stays
+ * without. Not who had them pinned, and cannot follow.
+ */
+void bridge_exports_end(struct amdgpu_device *adev)
+{
+	struct dma_buf *dmabuf = amdgpu_call(dma_buf_iter_begin)();
+	long left = msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
+	const struct amdgpu_bo *bo;
+
+	for (; dmabuf; dmabuf = amdgpu_call(dma_buf_iter_next)(dmabuf)) {
+		if (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops))
+			continue;
+		bo = gem_to_amdgpu_bo(dmabuf->priv);
+		if (amdgpu_ttm_adev(bo->tbo.bdev) == adev)
+			left = end_export(dmabuf, left);
+	}
 }

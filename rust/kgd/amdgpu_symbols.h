@@ -4,8 +4,11 @@
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).
  * OBJECT(name) is read through a pointer. DRM_FUNCTION(name), SCHED_FUNCTION(name) and
  * TTM_FUNCTION(name) are drm's, its scheduler's and ttm's, most of which those export: this module
- * shall be loadable before they are. No include guard: it is included once for each use.
+ * shall be loadable before they are. KERNEL_FUNCTION(name) is the kernel's own, which does not
+ * export it. No include guard: it is included once for each use.
  */
+KERNEL_FUNCTION(dma_buf_iter_begin)
+KERNEL_FUNCTION(dma_buf_iter_next)
 DRM_FUNCTION(drm_client_release)
 DRM_FUNCTION(drm_dev_enter)
 DRM_FUNCTION(drm_dev_exit)

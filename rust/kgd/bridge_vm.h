@@ -63,11 +63,13 @@ int bridge_client_keep(struct amdgpu_device *adev);
 void bridge_client_let_go(struct amdgpu_device *adev);
 
 /*
- * amdgpu_job_timedout() and amdgpu_ttm_disable_buffer_funcs() of a device that was unplugged
- * (amdgpu_bridge_abandoned.c).
+ * amdgpu_job_timedout() of a device that was unplugged, and what comes before its
+ * amdgpu_ttm_disable_buffer_funcs() (amdgpu_bridge_abandoned.c). exports_end: whoever has imported
+ * from it is told to let go; takes reservations, and waits. moves_end: nobody fills its queues.
  */
 enum drm_gpu_sched_stat bridge_job_abandoned(struct drm_sched_job *job);
 void bridge_moves_end(struct amdgpu_device *adev);
+void bridge_exports_end(struct amdgpu_device *adev);
 
 /*
  * Buffers and dma-bufs (amdgpu_bridge_import.c). dmabuf_map: amdgpu_dma_buf_map(), or -ENODEV if

@@ -45,6 +45,10 @@ pub struct Pinned {
     /// Import another driver's dma-buf that no GPU has room for.
     #[arg(long, hide = true)]
     too_large: bool,
+    /// Instead: import system memory of that render node, whose GPU the KFD does not serve, and see
+    /// that the queues stop when it is unbound.
+    #[arg(long)]
+    orphaned: Option<PathBuf>,
     /// Import these dma-bufs on the GPU that is left when the other one is unbound.
     #[arg(long, hide = true, requires = "minor")]
     late: Vec<RawFd>,
@@ -67,6 +71,9 @@ impl Pinned {
     pub fn run(&self) -> Result<()> {
         if let Some(minor) = self.squeeze {
             return squeeze(minor);
+        }
+        if let Some(node) = &self.orphaned {
+            return orphaned(node);
         }
         if self.too_large {
             return import_huge();
@@ -281,18 +288,11 @@ fn foreign(gpu: &Gpu) -> Result<()> {
         &format!("another driver's buffer is there for the importer: {said}"),
     );
     let kfd = gpu.device().kfd();
-    let gpu_id = gpu.device().gpu_id();
-    let mut mapping = uapi::kfd_ioctl_map_memory_to_gpu_args {
-        handle,
-        device_ids_array_ptr: &raw const gpu_id as u64,
-        n_devices: 1,
-        n_success: 0,
-    };
-    ioctl(kfd, uapi::IOC_MAP_MEMORY_TO_GPU, &mut mapping).context("MAP_MEMORY_TO_GPU")?;
+    map_imported(gpu.device(), handle)?;
     let wrong = wrong_pages_at(gpu, [IMPORTED_AT, size as u64], SEED, PATIENCE)?;
     check(wrong == 0, &format!("{wrong} pages are not that driver's"));
-    mapping.n_success = 0;
-    ioctl(kfd, uapi::IOC_UNMAP_MEMORY_FROM_GPU, &mut mapping).context("UNMAP_MEMORY_FROM_GPU")?;
+    change_imported(gpu.device(), uapi::IOC_UNMAP_MEMORY_FROM_GPU, handle)
+        .context("UNMAP_MEMORY_FROM_GPU")?;
     let mut free = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
     ioctl(kfd, uapi::IOC_FREE_MEMORY_OF_GPU, &mut free).context("FREE_MEMORY_OF_GPU")?;
     let said = state_soon("unguarded silent")?;
@@ -301,6 +301,53 @@ fn foreign(gpu: &Gpu) -> Result<()> {
         &format!("until it frees it: {said}"),
     );
     Ok(())
+}
+
+/// The pages are given back with that GPU, whoever shows them.
+fn orphaned(node: &Path) -> Result<()> {
+    let stranger = open(node, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let handle = create_in(&stranger, uapi::AMDGPU_GEM_DOMAIN_GTT, MIB << 20)?;
+    let file = export(&stranger, handle)?;
+    let gpu = Gpu::open(4)?;
+    let device = gpu.device();
+    map_imported(device, import(device, file.as_raw_fd())?)?;
+    let ticks = Memory::gtt(device, 4096)?;
+    ticks.write(0, &[0u32]);
+    let mut events = told(device.gpu_id())?;
+    let _running = Running::start(&gpu, ticks.address())?;
+    let count = || ticks.read::<u32>(0, 1)[0];
+    ensure!(moves(count), "the kernel does not run");
+    say("imported")?;
+    let (begin, mut evicted) = (Instant::now(), false);
+    while !evicted && begin.elapsed() < PATIENCE {
+        let mut more = events.read(Duration::from_millis(100))?;
+        more.retain(|event| is_of(event, std::process::id()));
+        evicted = !more.is_empty();
+    }
+    check(evicted, "the queues are stopped");
+    // Longer than the driver waits before it brings a process back.
+    std::thread::sleep(Duration::from_secs(2));
+    let before = count();
+    std::thread::sleep(Duration::from_secs(1));
+    check(count() == before, "and do not go on");
+    // Its queues would be waited for.
+    std::process::exit(0);
+}
+
+/// Maps it on the one GPU.
+fn map_imported(device: &Device, handle: u64) -> Result<()> {
+    change_imported(device, uapi::IOC_MAP_MEMORY_TO_GPU, handle).context("MAP_MEMORY_TO_GPU")
+}
+
+fn change_imported(device: &Device, request: u32, handle: u64) -> Result<()> {
+    let gpu_id = device.gpu_id();
+    let mut mapping = uapi::kfd_ioctl_map_memory_to_gpu_args {
+        handle,
+        device_ids_array_ptr: &raw const gpu_id as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    Ok(ioctl(device.kfd(), request, &mut mapping)?)
 }
 
 /// More than can be in system memory for the GPU is refused, and nobody makes room for it.
