@@ -285,7 +285,7 @@ static bool has_come(struct amdkfd_process_info *info, const struct amdgpu_bo *b
  * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
  * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
  * of one reservation, and the others must not move under its queues either: as long as there are
- * any, amdgpu finds a process without a fence. A fence that stayed for nothing would stop the queues
+ * any, amdgpu finds a process without a fence. A fence that stayed for nothing would stop queues
  * when the memory of somebody else moves, or is freed.
  */
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,

@@ -89,7 +89,7 @@ void bridge_import_guard(struct amdkfd_process_info *info);
 
 /*
  * Buffers that the process has from the render node (amdgpu_bridge_gem.c). has: whether there is
- * one of that reservation, beside what @mem, or NULL, shows; under info->lock. begin: when the VM is
+ * one of that reservation, beside what @mem, or NULL, shows; under info->lock. begin: as the VM is
  * acquired, before it has a queue; takes info->lock. opened: as a buffer comes into a VM; under
  * both reservations. bring_back: when the process is restored, what amdgpu does not; takes
  * info->lock. fence: behind it; an errno if that is to be tried again. Under info->lock, as

@@ -182,6 +182,11 @@ impl<T: Show> Directory<T> {
         Self::below(self.kobject.as_ptr(), name, files)
     }
 
+    /// The first directory in this one that is not the caller's.
+    pub(crate) fn first_child(&mut self) -> Option<&mut Self> {
+        self.children.first_mut()
+    }
+
     /// Deletes all directories in this one.
     pub(crate) fn clear(&mut self) {
         self.children.clear();

@@ -52,6 +52,9 @@ use kernel::{
     }, //
 };
 
+/// The firmware has so long at least to confirm an order, whatever amdgpu's parameter says.
+const SHORTEST_TIMEOUT_MS: u32 = 10;
+
 /// How long the firmware waits for a queue, in tenths of a second. More than its field holds is as
 /// much as it holds.
 fn unmap_latency(facts: &GpuFacts) -> u32 {
@@ -260,12 +263,14 @@ impl Hiq {
             return Ok(());
         }
         // TIMEOUT: amdgpu.queue_preemption_timeout_ms, which the firmware's own limit is part of.
-        let timeout = Delta::from_millis(self.timeout_ms().into());
+        // The C driver counts jiffies: 1 ms is up to two of them.
+        let timeout = Delta::from_millis(self.timeout_ms().max(SHORTEST_TIMEOUT_MS).into());
         let start = Instant::<Monotonic>::now();
         let mut pause_us = 10;
         while self.memory.fence()? != value {
             check_available(&*self.kgd)?;
-            if start.elapsed() > timeout {
+            // Looked at once more: nobody may have run here since.
+            if start.elapsed() > timeout && self.memory.fence()? != value {
                 return Err(errno::timer_expired());
             }
             fsleep(Delta::from_micros(pause_us));

@@ -122,10 +122,11 @@ impl PublishedTopology {
         Ok(Self(topology))
     }
 
-    /// Makes all nodes anew. If that fails there are none.
+    /// Makes all nodes anew, in the same directory, which readers may have open. If that fails
+    /// there are none.
     pub(super) fn set_nodes(&mut self, entries: &[NodeEntry]) -> Result {
-        self.0.clear();
-        let nodes = self.0.child(format_args!("nodes"), Files::new())?;
+        let nodes = self.0.first_child().ok_or(ENOENT)?;
+        nodes.clear();
         let result = entries
             .iter()
             .enumerate()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-"""A filesystem at /tmp/mute in which "stuck", "stuck1", "stuck2" and so on are never read, "begins",
-"copies" and "shares" are never written to: a file for each user, who would wait for the one before
-otherwise."""
+"""A filesystem at /tmp/mute in which "stuck", "stuck1", "stuck2" and so on are never read, and
+"begins", "copies" and "shares" never written to: a file for each user, who would wait for the one
+before otherwise."""
 import ctypes, os, struct, sys
 HEADER, ANSWER = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
 FORGET, READ, WRITE, ENOSYS, ENOENT = 2, 15, 16, 38, 2
