@@ -97,20 +97,7 @@ static u32 collect(struct amdgpu_vm *vm, struct amdgpu_bo **bos, u32 room)
 	return count;
 }
 
-/* @mem: or NULL. Nobody attaches it to a VM meanwhile. */
-static bool is_attached(const struct kgd_mem *mem, const struct amdgpu_vm_bo_base *base)
-{
-	struct kfd_mem_attachment *entry;
-
-	if (!mem)
-		return false;
-	list_for_each_entry(entry, &mem->attachments, list)
-		if (&entry->bo_va->base == base)
-			return true;
-	return false;
-}
-
-static bool vm_has(struct amdgpu_vm *vm, const struct dma_resv *resv, const struct kgd_mem *mem)
+static bool vm_has(struct amdgpu_vm *vm, const struct dma_resv *resv)
 {
 	struct list_head *const lists[] = {
 		&vm->individual.evicted,
@@ -123,19 +110,18 @@ static bool vm_has(struct amdgpu_vm *vm, const struct dma_resv *resv, const stru
 	guard(spinlock)(&vm->individual_lock);
 	for (i = 0; i < ARRAY_SIZE(lists); i++)
 		list_for_each_entry(base, lists[i], vm_status)
-			if (base->bo && base->bo->tbo.base.resv == resv && !is_attached(mem, base))
+			if (base->bo && base->bo->tbo.base.resv == resv)
 				return true;
 	return false;
 }
 
-bool bridge_gem_has(struct amdkfd_process_info *info, const struct dma_resv *resv,
-		    const struct kgd_mem *mem)
+bool bridge_gem_has(struct amdkfd_process_info *info, const struct dma_resv *resv)
 {
 	struct amdgpu_vm *vm;
 
 	lockdep_assert_held(&info->lock);
 	list_for_each_entry(vm, &info->vm_list_head, vm_list_node)
-		if (vm_has(vm, resv, mem))
+		if (vm_has(vm, resv))
 			return true;
 	return false;
 }

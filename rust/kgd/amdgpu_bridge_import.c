@@ -252,41 +252,54 @@ bool bridge_import_is_known(struct kgd_mem *mem)
 	return READ_ONCE(mem->bo->tbo.base.dma_buf);
 }
 
-/*
- * Whether the process has its memory by another handle, too, be it the render node's. From here on
- * this one does not count any more: nobody validates it, which amdgpu sees to next.
- */
-static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
+/* From here on nobody validates it, which amdgpu sees to next. */
+static void leave_list(struct amdkfd_process_info *info, struct kgd_mem *mem)
 {
-	const struct dma_resv *resv = mem->bo->tbo.base.resv;
-	struct kgd_mem *other;
-	bool found;
-
 	mutex_lock(&info->lock);
 	list_del_init(&mem->validate_list);
-	found = bridge_gem_has(info, resv, mem);
-	list_for_each_entry(other, &info->kfd_bo_list, validate_list) {
-		if (found)
-			break;
-		found = other->bo->tbo.base.resv == resv;
-	}
 	mutex_unlock(&info->lock);
-	return found;
 }
 
-/* Behind has_another(): whether the render node has got it since. */
-static bool has_come(struct amdkfd_process_info *info, const struct amdgpu_bo *bo)
+/* Under info->lock: whether the process has that memory by a handle of the KFD's. */
+static bool has_handle(struct amdkfd_process_info *info, const struct dma_resv *resv)
 {
+	struct kgd_mem *mem;
+
+	list_for_each_entry(mem, &info->kfd_bo_list, validate_list)
+		if (mem->bo->tbo.base.resv == resv)
+			return true;
+	return false;
+}
+
+/*
+ * Takes the process's eviction fence off a buffer that it has no more. Who imports it by the render
+ * node gives it the fence under its reservation, by the KFD under process->sharing.
+ */
+static void take_off_fence(struct amdkfd_process_info *info, struct amdgpu_bo *bo)
+{
+	struct dma_resv *resv = bo->tbo.base.resv;
+	struct dma_fence *nothing;
+
 	guard(mutex)(&info->lock);
-	return bridge_gem_has(info, bo->tbo.base.resv, NULL);
+	if (!info->eviction_fence)
+		return;
+	dma_resv_lock(resv, NULL);
+	if (!has_handle(info, resv) && !bridge_gem_has(info, resv)) {
+		nothing = dma_fence_get_stub();
+		dma_resv_replace_fences(resv, info->eviction_fence->base.context, nothing,
+					DMA_RESV_USAGE_BOOKKEEP);
+		dma_fence_put(nothing);
+	}
+	dma_resv_unlock(resv);
 }
 
 /*
  * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
- * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
- * of one reservation, and the others must not move under its queues either: as long as there are
- * any, amdgpu finds a process without a fence. A fence that stayed for nothing would stop queues
- * when the memory of somebody else moves, or is freed.
+ * each buffer that is freed. A process that has imported its own dma-buf, or one twice, or has it
+ * by the render node, too, has several of one reservation, and the others must not move under its
+ * queues either: so amdgpu finds a process without a fence, and it is taken off when there is none
+ * any more. One that stayed for nothing would stop queues when the memory of somebody else moves,
+ * or is freed. With the process it goes by itself.
  */
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
@@ -296,18 +309,16 @@ int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	};
 	struct amdkfd_process_info *info = mem->process_info;
 	struct amdgpu_bo *bo = amdgpu_call(amdgpu_bo_ref)(mem->bo);
-	bool another;
 	int ret;
 
 	mutex_lock(&vm->process->sharing);
-	another = has_another(info, mem);
-	if (another)
-		mem->process_info = &without_fence;
+	leave_list(info, mem);
+	mem->process_info = &without_fence;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
 	if (ret)
 		mem->process_info = info;
-	else if (!another && has_come(info, bo))
-		bridge_import_guard(info);
+	else if (!vm->ends)
+		take_off_fence(info, bo);
 	mutex_unlock(&vm->process->sharing);
 	amdgpu_call(amdgpu_bo_unref)(&bo);
 	return ret;
@@ -360,16 +371,6 @@ int bridge_import_fence(struct amdkfd_process_info *info)
 	ret = bridge_gem_fence(info) ?: ret;
 	mutex_unlock(&info->lock);
 	return ret;
-}
-
-void bridge_import_guard(struct amdkfd_process_info *info)
-{
-	if (!bridge_import_fence(info))
-		return;
-	mutex_lock(&info->lock);
-	/* Asks for it, and waits no time. */
-	dma_fence_wait_timeout(&info->eviction_fence->base, false, 0);
-	mutex_unlock(&info->lock);
 }
 
 /*

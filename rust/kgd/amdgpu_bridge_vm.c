@@ -533,11 +533,16 @@ int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool int
 /* amdgpu takes the eviction fence from it, and from what shows the same memory on another GPU. */
 int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
 {
+	struct amdkfd_process_info *info = mem->process_info;
 	int ret = compat_map_gtt_bo_to_kernel(mem, cpu, size);
 
 	/* If that has moved already the process is evicted, and restored. */
-	if (!ret && READ_ONCE(mem->bo->tbo.base.dma_buf))
-		bridge_import_guard(mem->process_info);
+	if (!ret && READ_ONCE(mem->bo->tbo.base.dma_buf) && bridge_import_fence(info)) {
+		mutex_lock(&info->lock);
+		/* Asks for it, and waits no time. */
+		dma_fence_wait_timeout(&info->eviction_fence->base, false, 0);
+		mutex_unlock(&info->lock);
+	}
 	return ret;
 }
 

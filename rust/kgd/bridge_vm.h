@@ -73,9 +73,7 @@ void bridge_exports_end(struct amdgpu_device *adev);
 
 /*
  * Buffers and dma-bufs (amdgpu_bridge_import.c). dmabuf_map: amdgpu_dma_buf_map(), or -ENODEV if
- * the exporter's device was unplugged; under the reservation. guard: behind what has taken the
- * process's eviction fence from a reservation: where it belongs it is again, or the process is
- * evicted. Takes info->lock.
+ * the exporter's device was unplugged; under the reservation.
  */
 struct dma_buf *bridge_import_shared(struct kgd_mem *mem);
 void bridge_import_put_shared(struct dma_buf *dmabuf, bool ended);
@@ -85,18 +83,16 @@ bool bridge_import_is_known(struct kgd_mem *mem);
 int bridge_import_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed);
 int bridge_import_fence(struct amdkfd_process_info *info);
-void bridge_import_guard(struct amdkfd_process_info *info);
 
 /*
- * Buffers that the process has from the render node (amdgpu_bridge_gem.c). has: whether there is
- * one of that reservation, beside what @mem, or NULL, shows; under info->lock. begin: as the VM is
+ * Buffers that the process has from the render node (amdgpu_bridge_gem.c). has: whether one of its
+ * VMs has something of that reservation; under info->lock and that. begin: as the VM is
  * acquired, before it has a queue; takes info->lock. opened: as a buffer comes into a VM; under
  * both reservations. bring_back: when the process is restored, what amdgpu does not; takes
  * info->lock. fence: behind it; an errno if that is to be tried again. Under info->lock, as
  * validate, which is amdgpu_amdkfd_bo_validate_and_fence() for imports of other devices.
  */
-bool bridge_gem_has(struct amdkfd_process_info *info, const struct dma_resv *resv,
-		    const struct kgd_mem *mem);
+bool bridge_gem_has(struct amdkfd_process_info *info, const struct dma_resv *resv);
 void bridge_gem_begin(struct amdgpu_vm *vm);
 void bridge_gem_opened(struct amdgpu_vm *vm, struct amdgpu_bo *bo);
 void bridge_gem_bring_back(struct amdkfd_process_info *info);
