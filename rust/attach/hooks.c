@@ -290,8 +290,8 @@ REDIRECT(int, amdgpu_bo_move,
 
 REDIRECT_VOID(amdgpu_ttm_disable_buffer_funcs, (struct amdgpu_device *adev),
 	      ({
-		bridge_exports_end(adev);
 		bridge_moves_end(adev);
+		bridge_exports_end(adev);
 		amdgpu_call(amdgpu_ttm_disable_buffer_funcs)(adev);
 	      }));
 

@@ -166,20 +166,27 @@ void bridge_moves_end(struct amdgpu_device *adev)
  * Who has mapped it lets go of it; what uses it still, be it a process's queues, is stopped. Waits
  * so many jiffies; returns how many are left.
  */
-static long end_export(struct dma_buf *dmabuf, long jiffies_left)
+static long end_export(struct dma_buf *dmabuf, long left)
 {
-	dma_resv_lock(dmabuf->resv, NULL);
+	const long step = msecs_to_jiffies(FILLED_POLL_MS);
+
+	while (!dma_resv_trylock(dmabuf->resv)) {
+		if (left <= 0)
+			return 0;
+		schedule_timeout_uninterruptible(step);
+		left -= step;
+	}
 	dma_buf_invalidate_mappings(dmabuf);
 	dma_resv_unlock(dmabuf->resv);
 	/* Not 0: that asks for nothing. */
-	return dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false,
-				     max(jiffies_left, 1L));
+	return dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false, max(left, 1L));
 }
 
 /*
  * amdgpu gives back the pages of all buffers next, whoever has them by a dma-buf, and tells nobody.
  * Nobody gets their addresses any more (bridge_dmabuf_map()), so who lets go of them now stays
- * without. Not who had them pinned, and cannot follow.
+ * without. Not who had them pinned, and cannot follow. Behind bridge_moves_end(): who fills a queue
+ * has reservations.
  */
 void bridge_exports_end(struct amdgpu_device *adev)
 {

@@ -232,14 +232,20 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 
 int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count)
 {
-	struct amdgpu_bo_va_mapping *mapping = kzalloc(sizeof(*mapping), GFP_KERNEL_ACCOUNT);
+	struct amdgpu_bo_va_mapping *note = kzalloc(sizeof(*note), GFP_KERNEL_ACCOUNT);
+	struct amdgpu_bo_va_mapping *copy = kzalloc(sizeof(*copy), GFP_KERNEL_ACCOUNT);
 
-	if (!mapping)
+	if (!note || !copy) {
+		kfree(note);
+		kfree(copy);
 		return -ENOMEM;
-	mapping->start = first;
-	mapping->last = first + count - 1;
+	}
+	note->start = first;
+	note->last = first + count - 1;
+	*copy = *note;
 	spin_lock(&vm->last_lock);
-	list_add_tail(&mapping->list, &vm->noted);
+	list_add_tail(&note->list, &vm->noted);
+	list_add_tail(&copy->list, &vm->copies);
 	spin_unlock(&vm->last_lock);
 	return 0;
 }

@@ -309,6 +309,18 @@ void bridge_tables_take_notes(struct bridge_vm *vm)
 	dma_resv_unlock(resv);
 }
 
+void bridge_tables_forget_notes(struct bridge_vm *vm)
+{
+	struct amdgpu_bo_va_mapping *copy, *next;
+	LIST_HEAD(all);
+
+	spin_lock(&vm->last_lock);
+	list_splice_init(&vm->copies, &all);
+	spin_unlock(&vm->last_lock);
+	list_for_each_entry_safe(copy, next, &all, list)
+		kfree(copy);
+}
+
 void bridge_tables_end(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
@@ -420,6 +432,10 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 		vm->vm->generation++;
 		amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
 		amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
+		/* Somebody may have been about to take out what was noted. */
+		spin_lock(&vm->last_lock);
+		list_splice_tail_init(&vm->copies, &vm->vm->freed);
+		spin_unlock(&vm->last_lock);
 		dma_resv_unlock(resv);
 	}
 	for (i = 0; i < ARRAY_SIZE(awaited.fences); i++)
@@ -494,14 +510,21 @@ static void mark_unwritten(struct amdgpu_vm *vm)
 	spin_unlock(&vm->individual_lock);
 }
 
-static int wait_for_vm_jobs(struct amdgpu_vm *vm)
+/* -EBUSY: a reset has failed, and jobs stand still. Others want the reservation. */
+static int wait_for_vm_jobs(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 {
+	const long step = msecs_to_jiffies(BRIDGE_STILL_MS);
+	unsigned int still = 0;
 	long waited;
 
-	do
+	do {
 		waited = dma_resv_wait_timeout(vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_READ,
-					       true, MAX_SCHEDULE_TIMEOUT);
-	while (bridge_waits_on(waited));
+					       true, step);
+		if (waited || !stand_still(vm) || amdgpu_call(amdgpu_in_reset)(adev))
+			still = 0;
+		else if (still++)
+			return -EBUSY;
+	} while (!waited || bridge_waits_on(waited));
 	return waited < 0 ? waited : 0;
 }
 
@@ -519,7 +542,7 @@ int bridge_tables_clear_freed(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 	if (bridge_tables_are_away(vm))
 		return -EBUSY;
 	if (vm->update_funcs == &amdgpu_object(amdgpu_vm_cpu_funcs)) {
-		ret = wait_for_vm_jobs(vm);
+		ret = wait_for_vm_jobs(adev, vm);
 		if (ret)
 			return ret;
 	}
@@ -542,7 +565,7 @@ static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	unsigned int count = 0;
 	int ret;
 
-	ret = wait_for_vm_jobs(vm);
+	ret = wait_for_vm_jobs(adev, vm);
 	if (ret)
 		return ret;
 	list_for_each_entry(mapping, &vm->freed, list) {

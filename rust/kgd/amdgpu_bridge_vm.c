@@ -217,6 +217,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	vm->process = process;
 	mutex_init(&vm->flushing);
 	INIT_LIST_HEAD(&vm->noted);
+	INIT_LIST_HEAD(&vm->copies);
 	spin_lock_init(&vm->last_lock);
 	vm->drm_priv = vm->file->private_data;
 	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);
@@ -281,6 +282,7 @@ void bridge_vm_release(struct bridge_vm *vm)
 	bridge_tables_end(vm);
 	if (!vm->stopped)
 		bridge_tables_stop(vm);
+	bridge_tables_forget_notes(vm);
 	leave_process(vm->vm);
 	mutex_lock(&process->lock);
 	info = process->info;

@@ -50,8 +50,9 @@ struct bridge_vm {
 	struct amdgpu_job *jobs[4];		/* of updates by them that go on, or have failed */
 	struct amdgpu_bo_vm *cleared;		/* the last table given to them, by its name */
 	struct list_head noted;			/* pages that it is to take out at the end */
+	struct list_head copies;		/* of these, should that be cancelled */
 	spinlock_t last_lock;
-	struct dma_fence *last;			/* of what was committed; both under last_lock */
+	struct dma_fence *last;			/* of what was committed; all three under it */
 };
 
 /*
@@ -130,9 +131,11 @@ bool bridge_tables_stop(struct bridge_vm *vm);
 
 /*
  * The process has ended: whoever else has the VM's file takes out what it has left mapped
- * (bridge_pages_note()) before his next job. Takes the reservation of the root.
+ * (bridge_pages_note()) before his next job, and once more if what he does it by is cancelled
+ * (bridge_tables_stop()). Takes the reservation of the root. forget_notes: when nothing is to be.
  */
 void bridge_tables_take_notes(struct bridge_vm *vm);
+void bridge_tables_forget_notes(struct bridge_vm *vm);
 
 /* Its scheduler is in a reset, or behind one that has failed. */
 bool bridge_stands_still(struct drm_sched_entity *entity);
