@@ -163,42 +163,74 @@ void bridge_moves_end(struct amdgpu_device *adev)
 #define EXPORTS_TIMEOUT_MS 10000
 
 /*
- * Who has mapped it lets go of it; what uses it still, be it a process's queues, is stopped. Waits
- * so many jiffies; returns how many are left.
+ * Under the reservation: whether another GPU's buffer that shows it is pinned, for a display, say.
+ * amdgpu imports so alone.
  */
-static long end_export(struct dma_buf *dmabuf, long left)
+static bool is_shown_pinned(struct dma_buf *dmabuf, struct amdgpu_device *adev)
+{
+	struct dma_buf_attachment *attachment;
+
+	list_for_each_entry(attachment, &dmabuf->attachments, node)
+		if (attachment->importer_ops && attachment->dev->driver == adev->dev->driver &&
+		    gem_to_amdgpu_bo(attachment->importer_priv)->tbo.pin_count)
+			return true;
+	return false;
+}
+
+/* Waits so many jiffies for who uses it: a process's queues are stopped. Returns what is left. */
+static long wait_for_users(struct dma_buf *dmabuf, long left)
+{
+	/* Not 0: that asks for nothing. */
+	return dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false, max(left, 1L));
+}
+
+/*
+ * Who has mapped it lets go of it. Who wants page tables changed for that waits for its users, with
+ * no bound: so they are waited for before, too. Returns how many jiffies are left, 0 if it stays.
+ */
+static long end_export(struct amdgpu_device *adev, struct dma_buf *dmabuf, long left)
 {
 	const long step = msecs_to_jiffies(FILLED_POLL_MS);
 
-	while (!dma_resv_trylock(dmabuf->resv)) {
-		if (left <= 0)
-			return 0;
+	left = wait_for_users(dmabuf, left);
+	while (left > 0 && !dma_resv_trylock(dmabuf->resv)) {
 		schedule_timeout_uninterruptible(step);
 		left -= step;
 	}
-	dma_buf_invalidate_mappings(dmabuf);
+	if (left <= 0)
+		return 0;
+	if (!is_shown_pinned(dmabuf, adev))
+		dma_buf_invalidate_mappings(dmabuf);
 	dma_resv_unlock(dmabuf->resv);
-	/* Not 0: that asks for nothing. */
-	return dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false, max(left, 1L));
+	return wait_for_users(dmabuf, left);
 }
 
 /*
  * amdgpu gives back the pages of all buffers next, whoever has them by a dma-buf, and tells nobody.
  * Nobody gets their addresses any more (bridge_dmabuf_map()), so who lets go of them now stays
  * without. Not who had them pinned, and cannot follow. Behind bridge_moves_end(): who fills a queue
- * has reservations.
+ * has reservations. And not where the GPU was pulled out: who has queues on it as well is ended
+ * only later.
  */
 void bridge_exports_end(struct amdgpu_device *adev)
 {
-	struct dma_buf *dmabuf = amdgpu_call(dma_buf_iter_begin)();
 	long left = msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
 	const struct amdgpu_bo *bo;
+	struct dma_buf *dmabuf;
+	u32 stay = 0;
 
+	if (pci_dev_is_disconnected(adev->pdev))
+		return;
+	dmabuf = amdgpu_call(dma_buf_iter_begin)();
 	for (; dmabuf; dmabuf = amdgpu_call(dma_buf_iter_next)(dmabuf)) {
 		if (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops))
 			continue;
 		bo = gem_to_amdgpu_bo(dmabuf->priv);
-		if (amdgpu_ttm_adev(bo->tbo.bdev) == adev)
-			left = end_export(dmabuf, left);
+		if (amdgpu_ttm_adev(bo->tbo.bdev) != adev)
+			continue;
+		left = end_export(adev, dmabuf, left);
+		stay += !left;
 	}
+	if (stay)
+		dev_warn(adev->dev, "amdkfd: unplugged: %u exports are used on\n", stay);
 }

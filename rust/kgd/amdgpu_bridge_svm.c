@@ -250,6 +250,37 @@ int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count)
 	return 0;
 }
 
+void bridge_tables_take_notes(struct bridge_vm *vm)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+
+	dma_resv_lock(resv, NULL);
+	spin_lock(&vm->last_lock);
+	list_splice_tail_init(&vm->noted, &vm->vm->freed);
+	spin_unlock(&vm->last_lock);
+	dma_resv_unlock(resv);
+}
+
+void bridge_tables_forget_notes(struct bridge_vm *vm)
+{
+	struct amdgpu_bo_va_mapping *copy, *next;
+	LIST_HEAD(all);
+
+	spin_lock(&vm->last_lock);
+	list_splice_init(&vm->copies, &all);
+	spin_unlock(&vm->last_lock);
+	list_for_each_entry_safe(copy, next, &all, list)
+		kfree(copy);
+}
+
+/* Whoever was about to take them out is cancelled. */
+void bridge_tables_note_again(struct bridge_vm *vm)
+{
+	spin_lock(&vm->last_lock);
+	list_splice_tail_init(&vm->copies, &vm->vm->freed);
+	spin_unlock(&vm->last_lock);
+}
+
 /*
  * How many pages from the one at @first on lie next to each other. @step: whether upwards (1), as
  * the kernel hands out new pages, or downwards (-1), as those that were used before.

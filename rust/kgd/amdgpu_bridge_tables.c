@@ -298,29 +298,6 @@ void bridge_tables_begin(struct bridge_vm *vm)
 	dma_resv_unlock(resv);
 }
 
-void bridge_tables_take_notes(struct bridge_vm *vm)
-{
-	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-
-	dma_resv_lock(resv, NULL);
-	spin_lock(&vm->last_lock);
-	list_splice_tail_init(&vm->noted, &vm->vm->freed);
-	spin_unlock(&vm->last_lock);
-	dma_resv_unlock(resv);
-}
-
-void bridge_tables_forget_notes(struct bridge_vm *vm)
-{
-	struct amdgpu_bo_va_mapping *copy, *next;
-	LIST_HEAD(all);
-
-	spin_lock(&vm->last_lock);
-	list_splice_init(&vm->copies, &all);
-	spin_unlock(&vm->last_lock);
-	list_for_each_entry_safe(copy, next, &all, list)
-		kfree(copy);
-}
-
 void bridge_tables_end(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
@@ -392,6 +369,17 @@ static bool has_ended(struct amdgpu_vm *vm, const struct awaited *awaited)
 	       is_taken(&vm->delayed, awaited->delayed);
 }
 
+/* A reset of the GPU cancels what an engine has got. */
+static bool is_any_cancelled(struct amdgpu_vm *vm, const struct awaited *awaited)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(awaited->fences); i++)
+		if (awaited->fences[i] && dma_fence_get_status(awaited->fences[i]) < 0)
+			return true;
+	return amdgpu_call(drm_sched_entity_error)(&vm->delayed) < 0;
+}
+
 /*
  * Schedulers stand still while something is reset, and from a reset of the GPU on that has failed:
  * what is queued never ends then, nor the last close of the file, which waits for it. The reset may
@@ -432,10 +420,11 @@ bool bridge_tables_stop(struct bridge_vm *vm)
 		vm->vm->generation++;
 		amdgpu_call(drm_sched_entity_kill)(&vm->vm->immediate);
 		amdgpu_call(drm_sched_entity_kill)(&vm->vm->delayed);
-		/* Somebody may have been about to take out what was noted. */
-		spin_lock(&vm->last_lock);
-		list_splice_tail_init(&vm->copies, &vm->vm->freed);
-		spin_unlock(&vm->last_lock);
+		bridge_tables_note_again(vm);
+		dma_resv_unlock(resv);
+	} else if (is_any_cancelled(vm->vm, &awaited)) {
+		dma_resv_lock(resv, NULL);
+		bridge_tables_note_again(vm);
 		dma_resv_unlock(resv);
 	}
 	for (i = 0; i < ARRAY_SIZE(awaited.fences); i++)
@@ -514,18 +503,20 @@ static void mark_unwritten(struct amdgpu_vm *vm)
 static int wait_for_vm_jobs(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 {
 	const long step = msecs_to_jiffies(BRIDGE_STILL_MS);
-	unsigned int still = 0;
+	unsigned long since = jiffies;
 	long waited;
 
 	do {
 		waited = dma_resv_wait_timeout(vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_READ,
 					       true, step);
-		if (waited || !stand_still(vm) || amdgpu_call(amdgpu_in_reset)(adev))
-			still = 0;
-		else if (still++)
+		if (waited > 0)
+			return 0;
+		if (!stand_still(vm) || amdgpu_call(amdgpu_in_reset)(adev))
+			since = jiffies;
+		else if (time_after(jiffies, since + step))
 			return -EBUSY;
 	} while (!waited || bridge_waits_on(waited));
-	return waited < 0 ? waited : 0;
+	return waited;
 }
 
 /*
@@ -666,11 +657,11 @@ int bridge_tables_take_out_of(struct amdgpu_vm *vm)
 	dma_resv_lock(resv, NULL);
 	ret = bridge_tables_bring_back(adev, vm);
 	fence = dma_fence_get(vm->last_update);
-	/* With copy engines it may be as in C: start(). Then there are jobs that never end. */
-	if (ret == -EBUSY && (vm->immediate.stopped || vm->delayed.stopped)) {
+	/* There may be jobs that never end. With copy engines it may be as in C: start(). */
+	if (ret == -EBUSY) {
 		dma_fence_put(fence);
 		fence = NULL;
-		ret = 0;
+		ret = vm->immediate.stopped || vm->delayed.stopped ? 0 : ret;
 	}
 	dma_resv_unlock(resv);
 	if (!fence)

@@ -132,9 +132,11 @@ bool bridge_tables_stop(struct bridge_vm *vm);
 /*
  * The process has ended: whoever else has the VM's file takes out what it has left mapped
  * (bridge_pages_note()) before his next job, and once more if what he does it by is cancelled
- * (bridge_tables_stop()). Takes the reservation of the root. forget_notes: when nothing is to be.
+ * (bridge_tables_stop()): note_again, under the reservation of the root, which take_notes takes.
+ * forget_notes: when nothing is to be. (amdgpu_bridge_svm.c)
  */
 void bridge_tables_take_notes(struct bridge_vm *vm);
+void bridge_tables_note_again(struct bridge_vm *vm);
 void bridge_tables_forget_notes(struct bridge_vm *vm);
 
 /* Its scheduler is in a reset, or behind one that has failed. */
