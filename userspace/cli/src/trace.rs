@@ -55,8 +55,17 @@ impl Trace {
             Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
             None => Box::new(std::io::stderr()),
         };
+        if let Some(file) = &self.perfetto {
+            // Not at the end, when all would be lost; nor while signals are held back: it may wait
+            // for a reader.
+            std::fs::write(file, []).with_context(|| file.display().to_string())?;
+        }
         let endings = Endings::hold().context("signals")?;
         let recording = self.perfetto.as_deref().map(Recording::start).transpose()?;
+        if let Some(signal) = endings.early() {
+            drop(recording);
+            return Err(endings.end_by(signal)).context("signals");
+        }
         let mut tracer = Tracer {
             first: tracee::start(&self.command, endings.mask())?,
             endings,
@@ -133,6 +142,11 @@ impl Tracer {
             Stop::CallEnd => self.leave(task),
             Stop::Exec => {
                 // The address space is another now, and the thread has the leader's id.
+                let former = tracee::former(task)?;
+                if former != task {
+                    self.endings.ended(former);
+                    self.tasks.remove(&former);
+                }
                 self.processes.remove(&task);
                 self.tasks.entry(task).or_default().call = None;
                 resume(task, Resume::Run, 0)

@@ -4,6 +4,7 @@
 //! needed: opening a /dev/kfd that is not there is a call, too.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,42 @@ fn a_signal_to_the_tracer_ends_the_program_as_the_program_wants() {
 }
 
 #[test]
+fn a_signal_before_there_is_a_program_ends_the_tracer() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let name = |name: &str| {
+        directory
+            .path()
+            .join(name)
+            .to_str()
+            .expect("text")
+            .to_owned()
+    };
+    let (line, ran) = (name("line"), name("ran"));
+    let made = Command::new("mkfifo").arg(&line).status();
+    assert!(made.expect("mkfifo starts").success());
+    // Nobody reads it.
+    let child = trace(&["--perfetto", &line], &format!("touch {ran}")).spawn();
+    let mut child = Stopped(child.expect("kfdctl starts"));
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = child.0.id().to_string();
+    let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
+    assert!(sent.expect("kill starts").success());
+    let status = child.0.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(15), "{status}");
+    assert!(!std::path::Path::new(&ran).exists());
+}
+
+#[test]
+fn a_thread_that_becomes_the_program_is_followed() {
+    let script = "exec python3 -c 'import os, threading, time\n\
+        t = threading.Thread(target=os.execlp, args=(\"bash\", \"bash\", \"-c\", \
+        \"true </dev/kfd; exit 5\"))\nt.start()\ntime.sleep(60)'";
+    let (status, _, said) = output(trace(&[], script));
+    assert_eq!(status, Some(5), "{said}");
+    assert!(said.contains("path=/dev/kfd"), "{said}");
+}
+
+#[test]
 fn a_terminals_signal_is_not_the_tracers() {
     let script = "trap '' INT QUIT; echo; sleep 1; echo end; exit 3";
     assert_eq!(
@@ -128,12 +165,14 @@ fn what_the_program_is_to_ignore_it_ignores() {
     command.args(["-c", &traced]);
     let (status, out, said) = output(command);
     assert_eq!(status, Some(0), "{said}");
-    let mask = out.trim().rsplit('\t').next().expect("a mask");
-    assert_eq!(
-        u64::from_str_radix(mask, 16).expect("hex") & 0b111,
-        1,
-        "{out}"
-    );
+    // Who runs this in the background has it ignore more.
+    let own = std::fs::read_to_string("/proc/self/status").expect("proc");
+    let own = own.lines().find(|line| line.starts_with("SigIgn:"));
+    let mask = |line: &str| {
+        let mask = line.trim().rsplit('\t').next().expect("a mask");
+        u64::from_str_radix(mask, 16).expect("hex") & 0b111
+    };
+    assert_eq!(mask(&out), mask(own.expect("a line")) | 1, "{out}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::tracee;
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{kill, raise, SigSet, SigmaskHow, Signal};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -64,6 +64,20 @@ impl Endings {
     /// What a program that is started is to have blocked: this process has inherited it.
     pub fn mask(&self) -> SigSet {
         self.mask
+    }
+
+    /// What has come while there is no program yet: this process is meant.
+    pub fn early(&self) -> Option<Signal> {
+        lock(&self.traced).early
+    }
+
+    /// Ends this process by that signal, or says why it goes on.
+    pub fn end_by(self, signal: Signal) -> std::io::Error {
+        let unblocked = self.mask.thread_set_mask();
+        match unblocked.and_then(|()| raise(signal)) {
+            Ok(()) => std::io::Error::other(format!("{signal} does not end it")),
+            Err(errno) => errno.into(),
+        }
     }
 
     /// The program is there.

@@ -41,10 +41,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins, before the program does.
+    /// Begins, before the program does. The file can be written: that was tried.
     pub fn start(file: &Path) -> Result<Self> {
-        // Not at the end, when all would be lost.
-        std::fs::write(file, []).with_context(|| file.display().to_string())?;
         let clocks = clocks::moments().map_err(|error| format!("{error:#}"));
         Ok(Self {
             file: file.to_owned(),

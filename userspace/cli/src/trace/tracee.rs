@@ -145,6 +145,12 @@ fn options() -> ptrace::Options {
         | ptrace::Options::PTRACE_O_EXITKILL
 }
 
+/// The number that a task had before the exec at which it stands: a thread that is not the first
+/// gets the leader's then, and nobody hears of its own any more.
+pub fn former(task: Pid) -> nix::Result<Pid> {
+    ptrace::getevent(task).map(|number| Pid::from_raw(number as i32))
+}
+
 /// What became of a task. Signals are numbers: nix's have no real-time ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {

@@ -2,6 +2,7 @@
 
 //! The driver's tracepoints, by an instance of tracefs of our own: others may trace meanwhile.
 
+use nix::errno::Errno;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -53,13 +54,11 @@ impl Tracing {
         let instances = mount.join("instances");
         remove_left(&instances);
         let instance = instances.join(format!("{NAME}{}", std::process::id()));
-        fs::create_dir(&instance).map_err(|error| says(&instance, error))?;
-        let mut tracing = Self {
+        let held = make(&instance).map_err(|error| says(&instance, error))?;
+        let tracing = Self {
             instance,
-            held: None,
+            held: Some(held),
         };
-        let path = tracing.instance.join("buffer_size_kb");
-        tracing.held = Some(File::open(&path).map_err(|error| says(&path, error))?);
         let events = tracing.instance.join("events/amdkfd");
         if !events.exists() {
             return Err("no driver with tracepoints is there (amdkfd.ko has them)".into());
@@ -93,14 +92,41 @@ impl Drop for Tracing {
     }
 }
 
+/// Makes the instance, and opens one of its files: before that somebody who clears up may take it
+/// for one that was left, where he does not see this process (another PID namespace).
+fn make(instance: &Path) -> std::io::Result<File> {
+    let mut tries = 4;
+    loop {
+        tries -= 1;
+        let made = fs::create_dir(instance)
+            .and_then(|()| File::open(instance.join("buffer_size_kb")))
+            .inspect_err(|_| drop(fs::remove_dir(instance)));
+        let gone = |error: &std::io::Error| {
+            let errno = error.raw_os_error().map(Errno::from_raw);
+            matches!(errno, Some(Errno::ENOENT | Errno::ENODEV))
+        };
+        match made {
+            Err(error) if tries > 0 && gone(&error) => {}
+            made => return made,
+        }
+    }
+}
+
 /// Removes what tracers have left that were killed: their tracepoints are on, and their buffers
 /// take memory. The kernel refuses it for those that are in use.
 fn remove_left(instances: &Path) {
-    let entries = fs::read_dir(instances).into_iter().flatten().flatten();
-    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(NAME);
-    for left in entries.filter(named) {
-        let _ = fs::remove_dir(left.path());
+    for left in fs::read_dir(instances).into_iter().flatten().flatten() {
+        if is_left(&left.file_name().to_string_lossy()) {
+            let _ = fs::remove_dir(left.path());
+        }
     }
+}
+
+/// Whether a tracer that is gone has named an instance so.
+fn is_left(name: &str) -> bool {
+    let process = name.strip_prefix(NAME);
+    let process = process.and_then(|process| process.parse::<u32>().ok());
+    process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
 }
 
 /// `COMM-PID [CPU] FLAGS SECONDS: amdkfd_NAME: TEXT`; the name of a task may hold anything.
@@ -132,6 +158,29 @@ fn lost(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_a_tracer_has_left_is_removed() {
+        let instances = std::env::temp_dir().join(format!("kfdctl-left-{}", std::process::id()));
+        // No process has that number: it is more than the kernel gives.
+        let (own, dead) = (
+            format!("{NAME}{}", std::process::id()),
+            format!("{NAME}4194305"),
+        );
+        for name in ["kfdctl-mine", "other", &own, &dead] {
+            fs::create_dir_all(instances.join(name)).unwrap();
+        }
+        remove_left(&instances);
+        let left = fs::read_dir(&instances)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+        left.sort();
+        let mut wanted = [own, "kfdctl-mine".into(), "other".into()];
+        wanted.sort();
+        assert_eq!(left, wanted);
+        fs::remove_dir_all(instances).unwrap();
+    }
 
     #[test]
     fn lines_of_any_task_are_read() {
