@@ -19,7 +19,7 @@
 use crate::signal::Deadline;
 use crate::{Error, Packet, Result};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A header that a consumer takes for "not filled yet": packet type 1.
@@ -114,6 +114,9 @@ fn put<S: Shared>(shared: &S, index: u64, packet: &Packet) {
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it asks meanwhile whether the consumer is still there.
 const ASK: Duration = Duration::from_millis(100);
+/// From when on it sleeps between two looks, and for how long.
+const AWAKE: Duration = Duration::from_millis(10);
+const ASLEEP: Duration = Duration::from_millis(1);
 
 /// Whether the consumer of a ring is still there.
 type Alive = Box<dyn Fn() -> bool + Send + Sync>;
@@ -127,6 +130,8 @@ pub struct Ring {
     doorbell: NonNull<AtomicU64>,
     patience: Duration,
     alive: Option<Alive>,
+    /// `alive` has said no: it does not come back.
+    gone: AtomicBool,
 }
 
 impl std::fmt::Debug for Ring {
@@ -175,6 +180,7 @@ impl Ring {
             doorbell,
             patience: PATIENCE,
             alive: None,
+            gone: AtomicBool::new(false),
         };
         for place in 0..capacity {
             ring.header(place).store(INVALID, Ordering::Relaxed);
@@ -260,7 +266,14 @@ impl Ring {
 
     /// Lets others run, while the ring is full. Whether it is still worth waiting.
     fn pause(&self, waited: &mut Waited, patience: Duration) -> bool {
-        std::thread::yield_now();
+        if self.gone.load(Ordering::Relaxed) {
+            return false;
+        }
+        if waited.moved.elapsed() < AWAKE {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(ASLEEP);
+        }
         let (read, now) = (Shared::read(self, Ordering::Relaxed), Instant::now());
         if waited.read != read {
             (waited.read, waited.moved) = (read, now);
@@ -269,7 +282,10 @@ impl Ring {
             return true;
         }
         waited.asked = now;
-        now - waited.moved < patience && self.alive.as_ref().is_none_or(|alive| alive())
+        if self.alive.as_ref().is_some_and(|alive| !alive()) {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+        now - waited.moved < patience && !self.gone.load(Ordering::Relaxed)
     }
 
     /// How many packets have been taken for writing, and how many the consumer has taken out.

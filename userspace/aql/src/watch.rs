@@ -79,10 +79,17 @@ impl Watch {
             if never() {
                 return Err(Error::Lost);
             }
-            self.stop().map_or(Ok(()), Stop::look)?;
+            if let Err(stopped) = self.stop().map_or(Ok(()), Stop::look) {
+                // What was done before that counts.
+                return if done.load() <= 0 {
+                    Ok(())
+                } else {
+                    Err(stopped)
+                };
+            }
             let (left, all) = (deadline.left(), done.event().events());
             match all.wait_or(&events, &self.resets, &self.faults, left)? {
-                // What was done before that counts.
+                // As above.
                 Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
                 Woken::Reset(_) => return Err(Error::Lost),
                 Woken::Fault(fault) => return Err(Error::Fault(fault)),

@@ -248,6 +248,15 @@ fn a_consumer_that_is_gone_is_not_waited_for() {
         assert!(ring.submit(&marked(0, sequence)).is_ok());
     }
     assert!(matches!(ring.submit(&marked(0, 64)), Err(Error::Lost)));
+    // Who does not look at that asks no more: each would wait for the next time to ask.
+    let begin = Instant::now();
+    for sequence in 65..1065 {
+        assert!(matches!(
+            ring.submit(&marked(0, sequence)),
+            Err(Error::Lost)
+        ));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(10));
     drop(fake);
 }
 
