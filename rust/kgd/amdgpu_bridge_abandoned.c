@@ -162,47 +162,73 @@ void bridge_moves_end(struct amdgpu_device *adev)
 /* A process's queues leave all GPUs in that time, or a GPU is reset. For all together. */
 #define EXPORTS_TIMEOUT_MS 10000
 
-/*
- * Under the reservation: whether another GPU's buffer that shows it is pinned, for a display, say.
- * amdgpu imports so alone.
- */
-static bool is_shown_pinned(struct dma_buf *dmabuf, struct amdgpu_device *adev)
+/* The next export of the device, with a reference; of the one before it is given back. */
+static struct dma_buf *next_export(struct amdgpu_device *adev, struct dma_buf *dmabuf)
+{
+	do
+		dmabuf = dmabuf ? amdgpu_call(dma_buf_iter_next)(dmabuf) :
+				  amdgpu_call(dma_buf_iter_begin)();
+	while (dmabuf && (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops) ||
+			  amdgpu_ttm_adev(gem_to_amdgpu_bo(dmabuf->priv)->tbo.bdev) != adev));
+	return dmabuf;
+}
+
+/* Whether processes use it, whose queues are asked to leave. */
+static bool is_used(struct dma_buf *dmabuf)
+{
+	struct dma_resv_iter cursor;
+	struct dma_fence *fence;
+	bool used = false;
+
+	dma_resv_iter_begin(&cursor, dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP);
+	dma_resv_for_each_fence_unlocked(&cursor, fence)
+		if (amdgpu_call(to_amdgpu_amdkfd_fence)(fence) && !dma_fence_is_signaled(fence)) {
+			dma_fence_wait_timeout(fence, false, 0);
+			used = true;
+		}
+	dma_resv_iter_end(&cursor);
+	return used;
+}
+
+/* Another GPU's buffer that shows it and is pinned, for a display, say. amdgpu imports so alone. */
+static bool is_pinned(struct dma_buf_attachment *attachment, struct amdgpu_device *adev)
+{
+	return attachment->dev->driver == adev->dev->driver &&
+	       gem_to_amdgpu_bo(attachment->importer_priv)->tbo.pin_count;
+}
+
+/* Under the reservation: whoever can follow is told that it has moved. Whether all are. */
+static bool tell(struct dma_buf *dmabuf, struct amdgpu_device *adev)
 {
 	struct dma_buf_attachment *attachment;
+	bool all = true;
 
 	list_for_each_entry(attachment, &dmabuf->attachments, node)
-		if (attachment->importer_ops && attachment->dev->driver == adev->dev->driver &&
-		    gem_to_amdgpu_bo(attachment->importer_priv)->tbo.pin_count)
-			return true;
-	return false;
-}
-
-/* Waits so many jiffies for who uses it: a process's queues are stopped. Returns what is left. */
-static long wait_for_users(struct dma_buf *dmabuf, long left)
-{
-	/* Not 0: that asks for nothing. */
-	return dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false, max(left, 1L));
+		if (attachment->importer_ops && attachment->importer_ops->invalidate_mappings &&
+		    !is_pinned(attachment, adev))
+			attachment->importer_ops->invalidate_mappings(attachment);
+		else
+			all = false;
+	return all;
 }
 
 /*
- * Who has mapped it lets go of it. Who wants page tables changed for that waits for its users, with
- * no bound: so they are waited for before, too. Returns how many jiffies are left, 0 if it stays.
+ * Who has mapped it lets go of it. Who wants page tables changed for that waits for its users: no
+ * longer than for jobs, if no process uses it any more. Returns whether nobody uses it on.
  */
-static long end_export(struct amdgpu_device *adev, struct dma_buf *dmabuf, long left)
+static bool end_export(struct amdgpu_device *adev, struct dma_buf *dmabuf, unsigned long until)
 {
-	const long step = msecs_to_jiffies(FILLED_POLL_MS);
+	bool all;
 
-	left = wait_for_users(dmabuf, left);
-	while (left > 0 && !dma_resv_trylock(dmabuf->resv)) {
-		schedule_timeout_uninterruptible(step);
-		left -= step;
+	while (is_used(dmabuf) || !dma_resv_trylock(dmabuf->resv)) {
+		if (time_after(jiffies, until))
+			return false;
+		msleep(FILLED_POLL_MS);
 	}
-	if (left <= 0)
-		return 0;
-	if (!is_shown_pinned(dmabuf, adev))
-		dma_buf_invalidate_mappings(dmabuf);
+	all = tell(dmabuf, adev);
 	dma_resv_unlock(dmabuf->resv);
-	return wait_for_users(dmabuf, left);
+	return all && dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false,
+					    max((long)(until - jiffies), 1L));
 }
 
 /*
@@ -214,23 +240,17 @@ static long end_export(struct amdgpu_device *adev, struct dma_buf *dmabuf, long 
  */
 void bridge_exports_end(struct amdgpu_device *adev)
 {
-	long left = msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
-	const struct amdgpu_bo *bo;
-	struct dma_buf *dmabuf;
+	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
+	struct dma_buf *dmabuf = NULL;
 	u32 stay = 0;
 
 	if (pci_dev_is_disconnected(adev->pdev))
 		return;
-	dmabuf = amdgpu_call(dma_buf_iter_begin)();
-	for (; dmabuf; dmabuf = amdgpu_call(dma_buf_iter_next)(dmabuf)) {
-		if (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops))
-			continue;
-		bo = gem_to_amdgpu_bo(dmabuf->priv);
-		if (amdgpu_ttm_adev(bo->tbo.bdev) != adev)
-			continue;
-		left = end_export(adev, dmabuf, left);
-		stay += !left;
-	}
+	/* All at a time. */
+	while ((dmabuf = next_export(adev, dmabuf)))
+		is_used(dmabuf);
+	while ((dmabuf = next_export(adev, dmabuf)))
+		stay += !end_export(adev, dmabuf, until);
 	if (stay)
 		dev_warn(adev->dev, "amdkfd: unplugged: %u exports are used on\n", stay);
 }

@@ -503,7 +503,8 @@ static void mark_unwritten(struct amdgpu_vm *vm)
 static int wait_for_vm_jobs(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 {
 	const long step = msecs_to_jiffies(BRIDGE_STILL_MS);
-	unsigned long since = jiffies;
+	unsigned long since = 0;
+	bool stands = false;
 	long waited;
 
 	do {
@@ -511,9 +512,10 @@ static int wait_for_vm_jobs(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 					       true, step);
 		if (waited > 0)
 			return 0;
-		if (!stand_still(vm) || amdgpu_call(amdgpu_in_reset)(adev))
+		if (!stands)
 			since = jiffies;
-		else if (time_after(jiffies, since + step))
+		stands = stand_still(vm) && !amdgpu_call(amdgpu_in_reset)(adev);
+		if (stands && time_after(jiffies, since + step))
 			return -EBUSY;
 	} while (!waited || bridge_waits_on(waited));
 	return waited;
