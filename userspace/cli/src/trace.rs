@@ -55,13 +55,16 @@ impl Trace {
             Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
             None => Box::new(std::io::stderr()),
         };
-        if let Some(file) = &self.perfetto {
-            // Not at the end, when all would be lost; nor while signals are held back: it may wait
-            // for a reader.
-            std::fs::write(file, []).with_context(|| file.display().to_string())?;
-        }
+        // Not at the end, when all would be lost; nor while signals are held back: it may wait for a
+        // reader.
+        let perfetto = self.perfetto.as_deref().map(|path| {
+            let file = File::create(path).with_context(|| path.display().to_string());
+            file.map(|file| (file, path))
+        });
+        let perfetto = perfetto.transpose()?;
         let endings = Endings::hold().context("signals")?;
-        let recording = self.perfetto.as_deref().map(Recording::start).transpose()?;
+        let recording = perfetto.map(|(file, path)| Recording::start(file, path));
+        let recording = recording.transpose()?;
         if let Some(signal) = endings.early() {
             drop(recording);
             return Err(endings.end_by(signal)).context("signals");

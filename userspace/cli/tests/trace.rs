@@ -131,6 +131,21 @@ fn a_signal_before_there_is_a_program_ends_the_tracer() {
 }
 
 #[test]
+fn a_timeline_goes_to_who_reads_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let line = directory.path().join("line");
+    let line = line.to_str().expect("text");
+    let made = Command::new("mkfifo").arg(line).status();
+    assert!(made.expect("mkfifo starts").success());
+    let reader = Command::new("cat").arg(line).stdout(Stdio::piped()).spawn();
+    let reader = reader.expect("cat starts");
+    let (status, ..) = output(trace(&["--perfetto", line], "true </dev/kfd; exit 4"));
+    assert_eq!(status, Some(4));
+    let read = reader.wait_with_output().expect("it ends");
+    assert!(!read.stdout.is_empty());
+}
+
+#[test]
 fn a_thread_that_becomes_the_program_is_followed() {
     let script = "exec python3 -c 'import os, threading, time\n\
         t = threading.Thread(target=os.execlp, args=(\"bash\", \"bash\", \"-c\", \

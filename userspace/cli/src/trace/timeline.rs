@@ -15,6 +15,8 @@ use driver::{Event, Tracing};
 use kfd_timeline::{Timeline, TrackId, Value};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// This writer's number in the file; the models of `kfd-vm run --perfetto` have 2 and more.
@@ -32,7 +34,9 @@ struct Done {
 
 /// What is gathered while programs run.
 pub struct Recording {
-    file: PathBuf,
+    file: File,
+    /// The file's name.
+    path: PathBuf,
     tracing: Result<Tracing, String>,
     clocks: Result<Vec<Moment>, String>,
     watcher: Watcher,
@@ -41,11 +45,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins, before the program does. The file can be written: that was tried.
-    pub fn start(file: &Path) -> Result<Self> {
+    /// Begins, before the program does, what is written to `file` in the end.
+    pub fn start(file: File, path: &Path) -> Result<Self> {
         let clocks = clocks::moments().map_err(|error| format!("{error:#}"));
         Ok(Self {
-            file: file.to_owned(),
+            file,
+            path: path.to_owned(),
             tracing: Tracing::start(),
             clocks,
             watcher: Watcher::start().context("a thread")?,
@@ -112,7 +117,7 @@ impl Recording {
     }
 
     /// Writes the file, and says on standard error what is not in it.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         let (queues, kernels) = self.watcher.finish();
         let mut notes = Vec::new();
         let (events, lost) = match &self.tracing {
@@ -148,7 +153,8 @@ impl Recording {
         }
         picture.clocks(&moments);
         let bytes = picture.timeline.encode();
-        std::fs::write(&self.file, bytes).with_context(|| self.file.display().to_string())?;
+        let written = self.file.write_all(&bytes);
+        written.with_context(|| self.path.display().to_string())?;
         for note in notes {
             eprintln!("kfdctl: not in the timeline: {note}");
         }

@@ -98,9 +98,10 @@ fn make(instance: &Path) -> std::io::Result<File> {
     let mut tries = 4;
     loop {
         tries -= 1;
-        let made = fs::create_dir(instance)
-            .and_then(|()| File::open(instance.join("buffer_size_kb")))
-            .inspect_err(|_| drop(fs::remove_dir(instance)));
+        let made = fs::create_dir(instance).and_then(|()| {
+            let held = File::open(instance.join("buffer_size_kb"));
+            held.inspect_err(|_| drop(fs::remove_dir(instance)))
+        });
         let gone = |error: &std::io::Error| {
             let errno = error.raw_os_error().map(Errno::from_raw);
             matches!(errno, Some(Errno::ENOENT | Errno::ENODEV))
@@ -126,7 +127,9 @@ fn remove_left(instances: &Path) {
 fn is_left(name: &str) -> bool {
     let process = name.strip_prefix(NAME);
     let process = process.and_then(|process| process.parse::<u32>().ok());
-    process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+    let lives = |process: u32| Path::new("/proc").join(process.to_string()).exists();
+    // Numbers come again, in containers soon.
+    process.is_some_and(|process| process == std::process::id() || !lives(process))
 }
 
 /// `COMM-PID [CPU] FLAGS SECONDS: amdkfd_NAME: TEXT`; the name of a task may hold anything.
@@ -162,12 +165,10 @@ mod tests {
     #[test]
     fn only_what_a_tracer_has_left_is_removed() {
         let instances = std::env::temp_dir().join(format!("kfdctl-left-{}", std::process::id()));
-        // No process has that number: it is more than the kernel gives.
-        let (own, dead) = (
-            format!("{NAME}{}", std::process::id()),
-            format!("{NAME}4194305"),
-        );
-        for name in ["kfdctl-mine", "other", &own, &dead] {
+        // No process has the last number: it is more than the kernel gives.
+        let [own, living, dead] =
+            [std::process::id(), 1, 4_194_305].map(|id| format!("{NAME}{id}"));
+        for name in ["kfdctl-mine", "other", &own, &living, &dead] {
             fs::create_dir_all(instances.join(name)).unwrap();
         }
         remove_left(&instances);
@@ -176,7 +177,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name());
         let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
         left.sort();
-        let mut wanted = [own, "kfdctl-mine".into(), "other".into()];
+        let mut wanted = [living, "kfdctl-mine".into(), "other".into()];
         wanted.sort();
         assert_eq!(left, wanted);
         fs::remove_dir_all(instances).unwrap();
