@@ -55,8 +55,8 @@ impl Trace {
             Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
             None => Box::new(std::io::stderr()),
         };
-        // Not at the end, when all would be lost; nor while signals are held back: it may wait for a
-        // reader.
+        // Not at the end, when all would be lost; nor while signals are held back: who reads it may
+        // be waited for.
         let perfetto = self.perfetto.as_deref().map(|path| {
             let file = File::create(path).with_context(|| path.display().to_string());
             file.map(|file| (file, path))
