@@ -12,6 +12,7 @@
 #include <linux/dma-resv.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
+#include <linux/slab.h>
 
 #include "amdgpu_bind.h"
 #include "amdgpu_ring.h"
@@ -214,43 +215,79 @@ static bool tell(struct dma_buf *dmabuf, struct amdgpu_device *adev)
 
 /*
  * Who has mapped it lets go of it. Who wants page tables changed for that waits for its users: no
- * longer than for jobs, if no process uses it any more. Returns whether nobody uses it on.
+ * longer than for jobs, if no process uses it any more. Returns whether they are told; @all: all of
+ * them.
  */
-static bool end_export(struct amdgpu_device *adev, struct dma_buf *dmabuf, unsigned long until)
+static bool try_to_tell(struct dma_buf *dmabuf, struct amdgpu_device *adev, bool *all)
 {
-	bool all;
-
-	while (is_used(dmabuf) || !dma_resv_trylock(dmabuf->resv)) {
-		if (time_after(jiffies, until))
-			return false;
-		msleep(FILLED_POLL_MS);
-	}
-	all = tell(dmabuf, adev);
+	if (is_used(dmabuf) || !dma_resv_trylock(dmabuf->resv))
+		return false;
+	*all = tell(dmabuf, adev);
 	dma_resv_unlock(dmabuf->resv);
-	return all && dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false,
-					    max((long)(until - jiffies), 1L));
+	return true;
+}
+
+/* The exports of a device, with references: first those that are told. */
+struct exports {
+	struct dma_buf **all;
+	u32 count, told;
+};
+
+/* What there is no memory for is left out. */
+static void collect_exports(struct amdgpu_device *adev, struct exports *exports)
+{
+	struct dma_buf *dmabuf = NULL, **all;
+
+	while ((dmabuf = next_export(adev, dmabuf))) {
+		if (!(exports->count & (exports->count - 1))) {
+			all = krealloc_array(exports->all, max(2 * exports->count, 1U),
+					     sizeof(*all), GFP_KERNEL);
+			if (!all) {
+				dma_buf_put(dmabuf);
+				return;
+			}
+			exports->all = all;
+		}
+		get_dma_buf(dmabuf);
+		exports->all[exports->count++] = dmabuf;
+	}
 }
 
 /*
  * amdgpu gives back the pages of all buffers next, whoever has them by a dma-buf, and tells nobody.
  * Nobody gets their addresses any more (bridge_dmabuf_map()), so who lets go of them now stays
- * without. Not who had them pinned, and cannot follow. Behind bridge_moves_end(): who fills a queue
- * has reservations. And not where the GPU was pulled out: who has queues on it as well is ended
- * only later.
+ * without. Not who had them pinned, and cannot follow. In rounds: nobody waits for who is slower.
+ * Behind bridge_moves_end(): who fills a queue has reservations. And not where the GPU was pulled
+ * out: who has queues on it as well is ended only later.
  */
 void bridge_exports_end(struct amdgpu_device *adev)
 {
 	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
-	struct dma_buf *dmabuf = NULL;
-	u32 stay = 0;
+	struct exports exports = { };
+	u32 i, stay = 0;
+	bool all;
 
 	if (pci_dev_is_disconnected(adev->pdev))
 		return;
-	/* All at a time. */
-	while ((dmabuf = next_export(adev, dmabuf)))
-		is_used(dmabuf);
-	while ((dmabuf = next_export(adev, dmabuf)))
-		stay += !end_export(adev, dmabuf, until);
+	collect_exports(adev, &exports);
+	for (;;) {
+		for (i = exports.told; i < exports.count; i++)
+			if (try_to_tell(exports.all[i], adev, &all)) {
+				stay += !all;
+				swap(exports.all[i], exports.all[exports.told++]);
+			}
+		if (exports.told == exports.count || time_after(jiffies, until))
+			break;
+		msleep(FILLED_POLL_MS);
+	}
+	stay += exports.count - exports.told;
+	/* What is queued goes on with what it saw. */
+	for (i = 0; i < exports.told && time_before(jiffies, until); i++)
+		dma_resv_wait_timeout(exports.all[i]->resv, DMA_RESV_USAGE_BOOKKEEP, false,
+				      max((long)(until - jiffies), 1L));
+	for (i = 0; i < exports.count; i++)
+		dma_buf_put(exports.all[i]);
+	kfree(exports.all);
 	if (stay)
 		dev_warn(adev->dev, "amdkfd: unplugged: %u exports are used on\n", stay);
 }
