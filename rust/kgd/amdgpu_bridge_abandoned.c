@@ -274,7 +274,8 @@ void bridge_exports_end(struct amdgpu_device *adev)
 		for (i = exports.told; i < exports.count; i++)
 			if (try_to_tell(exports.all[i], adev, &all)) {
 				stay += !all;
-				swap(exports.all[i], exports.all[exports.told++]);
+				swap(exports.all[i], exports.all[exports.told]);
+				exports.told++;
 			}
 		if (exports.told == exports.count || time_after(jiffies, until))
 			break;
