@@ -240,7 +240,7 @@ REDIRECT(int, amdgpu_amdkfd_bo_validate_and_fence,
 
 /*
  * Without page tables nothing can be taken out of them, and amdgpu forgets what it has been asked
- * to: whoever brings the tables back does it.
+ * to: whoever brings the tables back does it. Where they are there, later jobs wait for it.
  */
 REDIRECT(int, amdgpu_vm_clear_freed,
 	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct dma_fence **fence),

@@ -3,7 +3,8 @@
  * Jobs that a device had when it was unplugged. amdgpu ends those that its engines have got once,
  * takes no interrupt from then on, and asks nobody about a job that has timed out: what an engine
  * was given at that moment, or afterwards, never ends, nor does what waits for it: a process that
- * has memory of that device, on any other GPU, too, and unbinding itself.
+ * has memory of that device, on any other GPU, too, and unbinding itself. And what others have of
+ * its memory by dma-bufs, which amdgpu gives back under them.
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
@@ -184,6 +185,7 @@ static bool is_used(struct dma_buf *dmabuf)
 	dma_resv_iter_begin(&cursor, dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP);
 	dma_resv_for_each_fence_unlocked(&cursor, fence)
 		if (amdgpu_call(to_amdgpu_amdkfd_fence)(fence) && !dma_fence_is_signaled(fence)) {
+			/* Asks for it, and waits no time. */
 			dma_fence_wait_timeout(fence, false, 0);
 			used = true;
 		}
@@ -233,7 +235,7 @@ struct exports {
 	u32 count, told;
 };
 
-/* What there is no memory for is left out. */
+/* What there is no memory for is left out: it is as with the C driver. */
 static void collect_exports(struct amdgpu_device *adev, struct exports *exports)
 {
 	struct dma_buf *dmabuf = NULL, **all;
