@@ -178,6 +178,9 @@ static void restore_postponed(struct mm_struct *mm)
 	mmdrop(mm);
 }
 
+REDIRECT(int, amdgpu_amdkfd_evict_userptr,
+	 (struct mmu_interval_notifier *mni, unsigned long cur_seq, struct kgd_mem *mem),
+	 bridge_user_pages_evict(mni, cur_seq, mem));
 REDIRECT(int, kgd2kfd_quiesce_mm, (struct mm_struct *mm, uint32_t trigger),
 	 amdkfd_quiesce_mm(mm, trigger));
 REDIRECT(int, kgd2kfd_resume_mm, (struct mm_struct *mm), resume_mm(mm));
@@ -250,6 +253,10 @@ REDIRECT(int, amdgpu_vm_validate,
 	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct ww_acquire_ctx *ticket,
 	  int (*validate)(void *p, struct amdgpu_bo *bo), void *param),
 	 bridge_tables_validate(adev, vm, ticket, validate, param));
+
+REDIRECT(int, amdgpu_vm_handle_moved,
+	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct ww_acquire_ctx *ticket),
+	 bridge_user_pages_handle_moved(adev, vm, ticket));
 
 /*
  * Whoever closes a file of a render node waits for its VM's entities, and who is being killed has
@@ -355,6 +362,7 @@ enum answered {
 	ANSWERED_FOR_IMPORT,		/* the argument is a buffer: is it another device's? */
 	ANSWERED_FOR_COMPUTE,		/* the argument is of a file: is its VM one of compute's? */
 	ANSWERED_FOR_COMPUTES_VM,	/* the argument is a VM: has a process acquired it? */
+	ANSWERED_FOR_ITS_VM,		/* the second is: the same */
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	/* the second is a VM of compute's: are its tables away, or something to be taken out? */
 	ANSWERED_WITH_NOTES,
@@ -380,6 +388,8 @@ static struct hook {
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITH_NOTES),
 	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITH_NOTES),
+	HOOK_THAT(amdgpu_vm_handle_moved, ANSWERED_FOR_ITS_VM),
+	HOOK(amdgpu_amdkfd_evict_userptr),
 	HOOK_THAT(amdgpu_evict_flags, ANSWERED_FROM_BLOCKED_ON),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
@@ -525,6 +535,8 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves && is_computes(first);
 	case ANSWERED_FOR_COMPUTES_VM:
 		return serves && has_process(first);
+	case ANSWERED_FOR_ITS_VM:
+		return serves && has_process(second);
 	case ANSWERED_FROM_BLOCKED_ON:
 		return serves || blocked;
 	case ANSWERED_WITH_NOTES:
@@ -544,6 +556,8 @@ static notrace bool calls_amdgpus(const struct hook *hook)
 {
 	return hook->target == redirect_amdgpu_vm_clear_freed ||
 	       hook->target == redirect_amdgpu_vm_validate ||
+	       hook->target == redirect_amdgpu_vm_handle_moved ||
+	       hook->target == redirect_amdgpu_amdkfd_evict_userptr ||
 	       hook->target == redirect_amdgpu_evict_flags ||
 	       hook->target == redirect_amdgpu_dma_buf_map ||
 	       hook->target == redirect_amdgpu_ttm_disable_buffer_funcs ||

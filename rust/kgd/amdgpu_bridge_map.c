@@ -170,7 +170,7 @@ static bool is_import_elsewhere(struct amdgpu_device *adev, struct kgd_mem *mem)
  * buffer gets a second BO, of which nobody knows afterwards. Not always: a thread costs five times
  * what the rest of a mapping does.
  */
-int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
+static int map_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	static bool was_interrupted;
 	bool on_thread = READ_ONCE(was_interrupted) || mem->aql_queue || !is_seen_itself(adev, mem);
@@ -196,6 +196,17 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 			WRITE_ONCE(was_interrupted, true);
 	}
 	bridge_restore_signals(&before);
+	return ret;
+}
+
+int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	int ret = bridge_user_pages_prepare(vm, mem);
+
+	if (!ret)
+		ret = map_memory(adev, vm, mem);
+	if (!ret)
+		bridge_user_pages_mapped(vm, mem);
 	return ret;
 }
 
@@ -273,8 +284,8 @@ static int note_all(struct bridge_vm *vm, struct kgd_mem *mem)
  * Each unmapping by copy engines is a job, which takes a piece of a pool that all VMs of the device
  * share, and waits for one: where schedulers stand still there would be none left.
  */
-int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
-			       struct kgd_mem *mem, bool ended)
+static int unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+			bool ended)
 {
 	int ret;
 
@@ -290,5 +301,15 @@ int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
 	/* The buffer stays, and has pointers into the VM: so does that. */
 	if (ret)
 		bridge_vm_keep_file(vm);
+	return ret;
+}
+
+int bridge_memory_unmap_at_end(struct amdgpu_device *adev, struct bridge_vm *vm,
+			       struct kgd_mem *mem, bool ended)
+{
+	int ret = unmap_at_end(adev, vm, mem, ended);
+
+	/* Also where the buffer stays: the VM may not. */
+	bridge_user_pages_leave(vm, mem);
 	return ret;
 }

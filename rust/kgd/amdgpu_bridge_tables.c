@@ -579,9 +579,6 @@ static int clear_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	return 0;
 }
 
-/* As many as anybody reserves of the root's who brings tables back (amdgpu_vm_lock_pd). */
-#define PLACES 16
-
 static int take_out_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 {
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
@@ -596,7 +593,7 @@ static int take_out_noted(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	list_for_each_entry(mapping, &vm->freed, list)
 		mark_range(vm, mapping->start, mapping->last);
 	ret = clear_noted(adev, vm);
-	return ret ?: dma_resv_reserve_fences(resv, PLACES);
+	return ret ?: dma_resv_reserve_fences(resv, BRIDGE_PLACES);
 }
 
 int bridge_tables_validate(struct amdgpu_device *adev, struct amdgpu_vm *vm,

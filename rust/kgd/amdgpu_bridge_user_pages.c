@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bridge.h in terms of amdgpu: the user's own pages (USERPTR). A worker of amdgpu's brings them
- * back after the kernel has moved them, and lets the queues go on.
+ * bridge.h in terms of amdgpu: the user's own pages (USERPTR). When the kernel takes them back
+ * amdgpu has the process's queues stop, and a worker of amdgpu's shows the new ones and lets the
+ * queues go on. Until then the page tables have the old ones. So jobs of the render node in the
+ * VM, which nobody stops, are waited for, and the next one takes the entries out.
  *
  * amdgpu asks for the address space of the process's leader (info->pid, usertask of a buffer) where
  * it means the one that the pages are of. The leader can end before other threads do, and run
  * another program while a child keeps the memory.
  */
+#include <linux/cleanup.h>
+#include <linux/dma-resv.h>
+#include <linux/hashtable.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
 #include <linux/workqueue.h>
 
 #include "amdgpu_bind.h"
@@ -75,6 +81,310 @@ static bool name_living_task(struct amdkfd_process_info *info)
 	return true;
 }
 
+/* A ring of AQL packets is mapped twice. */
+#define ENTRIES 2
+
+/* As long as a buffer may be mapped into a VM: by these. */
+struct shown {
+	struct list_head list;
+	struct bridge_vm *vm;
+	struct kfd_mem_attachment *entries[ENTRIES];
+};
+
+/*
+ * Of a buffer, from its first mapping on. lock: of shown. It is taken where memory is reclaimed, so
+ * nothing waits for memory under it; it is had as long as jobs are waited for.
+ */
+struct user_pages {
+	struct hlist_node node;
+	struct amdgpu_bo *bo;		/* with a reference: nobody has its address next */
+	struct mutex lock;
+	struct list_head shown;
+};
+
+static DEFINE_HASHTABLE(all_pages, 8);
+static DEFINE_SPINLOCK(all_lock);
+
+/* It is there until the buffer is freed, before which nobody is told any more that pages go. */
+static struct user_pages *find(const struct amdgpu_bo *bo)
+{
+	struct user_pages *pages;
+
+	guard(spinlock)(&all_lock);
+	hash_for_each_possible(all_pages, pages, node, (unsigned long)bo)
+		if (pages->bo == bo)
+			return pages;
+	return NULL;
+}
+
+static struct shown *find_shown(const struct user_pages *pages, const struct bridge_vm *vm)
+{
+	struct shown *shown;
+
+	list_for_each_entry(shown, &pages->shown, list)
+		if (shown->vm == vm)
+			return shown;
+	return NULL;
+}
+
+static struct user_pages *make_pages(struct amdgpu_bo *bo)
+{
+	struct user_pages *pages = kzalloc(sizeof(*pages), GFP_KERNEL_ACCOUNT);
+
+	if (!pages)
+		return NULL;
+	pages->bo = amdgpu_call(amdgpu_bo_ref)(bo);
+	mutex_init(&pages->lock);
+	INIT_LIST_HEAD(&pages->shown);
+	guard(spinlock)(&all_lock);
+	hash_add(all_pages, &pages->node, (unsigned long)bo);
+	return pages;
+}
+
+static bool shows_user_pages(const struct kgd_mem *mem)
+{
+	return mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR;
+}
+
+int bridge_user_pages_prepare(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct user_pages *pages;
+	struct shown *shown;
+
+	if (!shows_user_pages(mem))
+		return 0;
+	pages = find(mem->bo) ?: make_pages(mem->bo);
+	if (!pages)
+		return -ENOMEM;
+	/* Nobody else adds one: the caller's table of buffers is locked. */
+	if (find_shown(pages, vm))
+		return 0;
+	shown = kzalloc(sizeof(*shown), GFP_KERNEL_ACCOUNT);
+	if (!shown)
+		return -ENOMEM;
+	shown->vm = vm;
+	guard(mutex)(&pages->lock);
+	list_add_tail(&shown->list, &pages->shown);
+	return 0;
+}
+
+/* At once, whatever jobs do: these have a fault. Where its tables are away there is nothing. */
+static void take_out(struct shown *shown)
+{
+	struct bridge_vm *vm = shown->vm;
+	unsigned int flags = memalloc_noreclaim_save();
+	struct kfd_mem_attachment *entry;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(shown->entries); i++) {
+		entry = shown->entries[i];
+		if (entry && READ_ONCE(entry->is_mapped))
+			bridge_pages_unmap(vm->adev, vm, entry->va >> PAGE_SHIFT,
+					   entry->bo_va->base.bo->tbo.base.size >> PAGE_SHIFT);
+	}
+	bridge_vm_flush_tlb(vm->adev, vm, TLB_FLUSH_HEAVYWEIGHT, vm->adev->gfx.xcc_mask);
+	memalloc_noreclaim_restore(flags);
+}
+
+void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entries[ENTRIES] = { };
+	struct kfd_mem_attachment *entry;
+	struct user_pages *pages;
+	struct shown *shown;
+	u32 found = 0;
+
+	if (!shows_user_pages(mem))
+		return;
+	mutex_lock(&mem->lock);
+	list_for_each_entry(entry, &mem->attachments, list)
+		if (entry->bo_va->base.vm == vm->vm && found < ARRAY_SIZE(entries))
+			entries[found++] = entry;
+	mutex_unlock(&mem->lock);
+	pages = find(mem->bo);
+	guard(mutex)(&pages->lock);
+	shown = find_shown(pages, vm);
+	memcpy(shown->entries, entries, sizeof(entries));
+	/* Who was told meanwhile did not know of these. */
+	if (READ_ONCE(mem->invalid))
+		take_out(shown);
+}
+
+void bridge_user_pages_leave(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct user_pages *pages = shows_user_pages(mem) ? find(mem->bo) : NULL;
+	struct shown *shown;
+
+	if (!pages)
+		return;
+	mutex_lock(&pages->lock);
+	shown = find_shown(pages, vm);
+	if (shown)
+		list_del(&shown->list);
+	mutex_unlock(&pages->lock);
+	kfree(shown);
+}
+
+struct user_pages *bridge_user_pages_of(struct kgd_mem *mem)
+{
+	return shows_user_pages(mem) ? find(mem->bo) : NULL;
+}
+
+void bridge_user_pages_freed(struct user_pages *pages)
+{
+	struct shown *shown, *next;
+
+	if (!pages)
+		return;
+	spin_lock(&all_lock);
+	hash_del(&pages->node);
+	spin_unlock(&all_lock);
+	list_for_each_entry_safe(shown, next, &pages->shown, list)
+		kfree(shown);
+	amdgpu_call(amdgpu_bo_unref)(&pages->bo);
+	mutex_destroy(&pages->lock);
+	kfree(pages);
+}
+
+/* Whoever submits a job looks at these, and comes again (amdgpu_cs_submit()). */
+static void mark_moved(struct amdgpu_vm_bo_base *base)
+{
+	struct amdgpu_vm *vm = base->vm;
+
+	guard(spinlock)(&vm->individual_lock);
+	base->moved = true;
+	list_move(&base->vm_status, &vm->individual.needs_update);
+}
+
+/* More than amdgpu gives a job, if nobody has asked for more. */
+#define JOBS_TIMEOUT (10 * HZ)
+
+/* As amdgpu does for a buffer of the render node's that shows the user's pages. */
+static void wait_for_jobs(struct shown *shown)
+{
+	struct bridge_vm *vm = shown->vm;
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+
+	/* One that was submitted before the marks is known by then. */
+	mutex_lock(&vm->adev->notifier_lock);
+	mutex_unlock(&vm->adev->notifier_lock);
+	if (dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, JOBS_TIMEOUT) <= 0)
+		take_out(shown);
+}
+
+static void keep_from_jobs(struct user_pages *pages)
+{
+	struct shown *shown;
+	u32 i;
+
+	guard(mutex)(&pages->lock);
+	list_for_each_entry(shown, &pages->shown, list)
+		for (i = 0; i < ARRAY_SIZE(shown->entries); i++)
+			if (shown->entries[i])
+				mark_moved(&shown->entries[i]->bo_va->base);
+	list_for_each_entry(shown, &pages->shown, list)
+		wait_for_jobs(shown);
+}
+
+int bridge_user_pages_evict(struct mmu_interval_notifier *notifier, unsigned long seq,
+			    struct kgd_mem *mem)
+{
+	/* The process's queues are asked to stop in it. */
+	int ret = amdgpu_call(amdgpu_amdkfd_evict_userptr)(notifier, seq, mem);
+	struct user_pages *pages = find(mem->bo);
+
+	/* During a restore from a checkpoint amdgpu is not to know. */
+	if (pages && READ_ONCE(mem->invalid))
+		keep_from_jobs(pages);
+	return ret;
+}
+
+/* Whether it shows pages that the kernel has taken back. Under the reservation of the VM's root. */
+static bool shows_gone(const struct amdgpu_vm_bo_base *base)
+{
+	const struct amdgpu_bo *bo = base->bo;
+
+	if (!bo)
+		return false;
+	/* A GPU for which an IOMMU translates otherwise has a buffer of its own for them. */
+	if (bo->tbo.type == ttm_bo_type_sg && bo->parent)
+		bo = bo->parent;
+	return bo->kfd_bo && shows_user_pages(bo->kfd_bo) && READ_ONCE(bo->kfd_bo->invalid) &&
+	       !container_of(base, struct amdgpu_bo_va, base)->cleared;
+}
+
+static void move_gone(struct list_head *from, struct list_head *to)
+{
+	struct amdgpu_vm_bo_base *base, *next;
+
+	list_for_each_entry_safe(base, next, from, vm_status)
+		if (shows_gone(base))
+			list_move(&base->vm_status, to);
+}
+
+/* Behind the VM's jobs; the worker writes them again. */
+static int clear_gone(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct amdgpu_vm_bo_base *base;
+	LIST_HEAD(gone);
+	int ret;
+
+	/* Of what was unlocked, of this, and of its flush. */
+	ret = dma_resv_reserve_fences(resv, 4);
+	if (ret)
+		return ret;
+	spin_lock(&vm->individual_lock);
+	move_gone(&vm->individual.idle, &gone);
+	move_gone(&vm->individual.needs_update, &gone);
+	/* Whoever marks one takes it off this list. */
+	while (!ret && !list_empty(&gone)) {
+		base = list_first_entry(&gone, struct amdgpu_vm_bo_base, vm_status);
+		list_move(&base->vm_status, &vm->individual.idle);
+		spin_unlock(&vm->individual_lock);
+		ret = amdgpu_call(amdgpu_vm_bo_update)(adev, container_of(base, struct amdgpu_bo_va,
+									  base), true);
+		spin_lock(&vm->individual_lock);
+	}
+	list_splice(&gone, &vm->individual.needs_update);
+	spin_unlock(&vm->individual_lock);
+	return ret ?: dma_resv_reserve_fences(resv, BRIDGE_PLACES);
+}
+
+/*
+ * Behind amdgpu's, which may have shown the old pages once more. Pages that go from here on are
+ * marked, and who submits a job comes again.
+ */
+int bridge_user_pages_handle_moved(struct amdgpu_device *adev, struct amdgpu_vm *vm,
+				   struct ww_acquire_ctx *ticket)
+{
+	const struct amdkfd_process_info *info = vm->process_info;
+	int ret = amdgpu_call(amdgpu_vm_handle_moved)(adev, vm, ticket);
+
+	return ret || !READ_ONCE(info->evicted_bos) ? ret : clear_gone(adev, vm);
+}
+
+/*
+ * The worker has written entries for pages that have gone meanwhile, and jobs may have begun
+ * before: these get to see them until it comes again.
+ */
+static void take_out_gone(struct amdkfd_process_info *info)
+{
+	struct user_pages *pages;
+	struct shown *shown;
+	struct kgd_mem *mem;
+
+	guard(mutex)(&info->lock);
+	list_for_each_entry(mem, &info->userptr_inval_list, validate_list) {
+		pages = READ_ONCE(mem->invalid) ? find(mem->bo) : NULL;
+		if (!pages)
+			continue;
+		guard(mutex)(&pages->lock);
+		list_for_each_entry(shown, &pages->shown, list)
+			take_out(shown);
+	}
+}
+
 static void restore_user_pages(struct work_struct *work)
 {
 	struct delayed_work *delayed = to_delayed_work(work);
@@ -83,8 +393,10 @@ static void restore_user_pages(struct work_struct *work)
 
 	name_living_task(info);
 	bound_amdgpu_amdkfd_restore_userptr_worker(work);
-	if (READ_ONCE(info->evicted_bos))
+	if (READ_ONCE(info->evicted_bos)) {
 		bridge_halves_restored(info);
+		take_out_gone(info);
+	}
 	/* It may have ended before amdgpu came to ask. */
 	if (READ_ONCE(info->evicted_bos) && name_living_task(info))
 		queue_delayed_work(system_freezable_wq, delayed, msecs_to_jiffies(DELAY));
@@ -117,7 +429,7 @@ void bridge_user_pages_forget(struct kgd_mem *mem)
 	struct amdkfd_process_info *info = mem->process_info;
 	struct amdgpu_hmm_range *range;
 
-	if (!(mem->alloc_flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR))
+	if (!shows_user_pages(mem))
 		return;
 	mutex_lock(&info->lock);
 	list_del_init(&mem->validate_list);

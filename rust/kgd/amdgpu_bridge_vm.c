@@ -475,6 +475,7 @@ int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       bool another, u64 *freed)
 {
+	struct user_pages *pages = bridge_user_pages_of(mem);
 	struct dma_buf *shared = bridge_import_shared(mem);
 	sigset_t before;
 	int ret;
@@ -492,6 +493,8 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	bridge_restore_signals(&before);
 	/* Where it has failed, the buffer is there still, and may be mapped. */
 	bridge_import_put_shared(shared, !ret);
+	if (!ret)
+		bridge_user_pages_freed(pages);
 	/* What it has unpinned before it failed it must not unpin once more the next time. */
 	if (ret && ret != -EBUSY)
 		mem->alloc_flags &= ~(KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL |

@@ -181,6 +181,8 @@ int bridge_tables_validate(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 int bridge_tables_bring_back(struct amdgpu_device *adev, struct amdgpu_vm *vm);
 int bridge_tables_clear_freed(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 			      struct dma_fence **fence);
+/* As many as anybody reserves of the root's who brings tables back (amdgpu_vm_lock_pd). */
+#define BRIDGE_PLACES 16
 int bridge_tables_clear(struct amdgpu_vm *vm, u64 first, u64 last);
 int bridge_tables_take_out_of(struct amdgpu_vm *vm);
 int bridge_tables_take_out(struct amdkfd_process_info *info);
@@ -213,6 +215,24 @@ void bridge_halves_recall_one(struct kfd_mem_attachment *entry);
 void bridge_user_pages_begin(struct amdkfd_process_info *info);
 void bridge_user_pages_end(struct amdkfd_process_info *info);
 void bridge_user_pages_forget(struct kgd_mem *mem);
+
+/*
+ * Jobs of the render node beside them. prepare: before a mapping; -ENOMEM. mapped: behind it.
+ * leave: when it is unmapped for good. of, freed: before and behind the buffer's end. evict:
+ * amdgpu_amdkfd_evict_userptr(), in a notifier of the mm; waits for jobs. handle_moved:
+ * amdgpu_vm_handle_moved() of a process's VM; under the reservation of its root.
+ */
+struct user_pages;
+int bridge_user_pages_prepare(struct bridge_vm *vm, struct kgd_mem *mem);
+void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem);
+void bridge_user_pages_leave(struct bridge_vm *vm, struct kgd_mem *mem);
+struct user_pages *bridge_user_pages_of(struct kgd_mem *mem);
+void bridge_user_pages_freed(struct user_pages *pages);
+int bridge_user_pages_evict(struct mmu_interval_notifier *notifier, unsigned long seq,
+			    struct kgd_mem *mem);
+int bridge_user_pages_handle_moved(struct amdgpu_device *adev, struct amdgpu_vm *vm,
+				   struct ww_acquire_ctx *ticket);
+
 /* Whose pages the calling task brings back, if that is what it does; else NULL. */
 struct amdkfd_process_info *bridge_user_pages_restored(void);
 

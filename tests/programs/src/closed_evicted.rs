@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// What the buffer has that is mapped in its place.
 const NEXT: u32 = 0x5eed_0013;
 /// Of hold_info.ko: while it is held nobody brings the process back.
-const HOLD_INFO: &str = "/sys/kernel/debug/hold_info";
+pub const HOLD_INFO: &str = "/sys/kernel/debug/hold_info";
 /// `AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE`.
 const READ_WRITE: u32 = 2 | 4;
 
@@ -150,7 +150,7 @@ fn remap(
 }
 
 /// How far hold_info.ko has come.
-fn await_said(wanted: &[&str]) -> Result<()> {
+pub fn await_said(wanted: &[&str]) -> Result<()> {
     let start = Instant::now();
     loop {
         let said = fs::read_to_string(HOLD_INFO)?;

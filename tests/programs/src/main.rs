@@ -46,6 +46,7 @@ mod power;
 mod pressure;
 mod raw;
 mod refused;
+mod render_job;
 mod runlist;
 mod running;
 mod same_gpu;

@@ -5,6 +5,7 @@
 //! it should.
 
 mod alone;
+mod job;
 mod left;
 
 use crate::cases;
@@ -46,6 +47,9 @@ pub struct Userptr {
     /// Be killed while many pages are being looked for.
     #[arg(long, conflicts_with_all = ["case", "hung", "reset", "left", "without_leader"])]
     killed: bool,
+    /// Have a job of the render node write to pages that have gone.
+    #[arg(long, conflicts_with_all = ["case", "hung", "reset", "left", "without_leader"])]
+    job: bool,
     /// Be that program: wait for the child.
     #[arg(long, hide = true, conflicts_with_all = ["case", "hung", "reset", "left"])]
     heir: bool,
@@ -93,6 +97,9 @@ impl Userptr {
         }
         if self.killed {
             return alone::killed();
+        }
+        if self.job {
+            return job::write_to_gone_pages();
         }
         if self.heir {
             return left::by_leader();
