@@ -163,6 +163,8 @@ void bridge_moves_end(struct amdgpu_device *adev)
 
 /* A process's queues leave all GPUs in that time, or a GPU is reset. For all together. */
 #define EXPORTS_TIMEOUT_MS 10000
+/* Then, likewise: what amdgpu gives a job. */
+#define QUEUED_TIMEOUT_MS 2000
 
 /* The next export of the device, with a reference; of the one before it is given back. */
 static struct dma_buf *next_export(struct amdgpu_device *adev, struct dma_buf *dmabuf)
@@ -215,44 +217,129 @@ static bool tell(struct dma_buf *dmabuf, struct amdgpu_device *adev)
 	return all;
 }
 
-/*
- * Who has mapped it lets go of it. Who wants page tables changed for that waits for its users: no
- * longer than for jobs, if no process uses it any more. Returns whether they are told; @all: all of
- * them.
- */
-static bool try_to_tell(struct dma_buf *dmabuf, struct amdgpu_device *adev, bool *all)
+/* Whether what somebody does with it by then has ended. */
+static bool is_idle(struct dma_resv *resv, enum dma_resv_usage usage, unsigned long until)
 {
+	long left = until - jiffies;
+
+	return dma_resv_test_signaled(resv, usage) ||
+	       (left > 0 && dma_resv_wait_timeout(resv, usage, false, left) > 0);
+}
+
+/* Jobs of others are waited for so long, with a reservation. */
+#define JOBS_TIMEOUT_MS 100
+
+/*
+ * Where the CPU writes page tables who is told waits for what jobs his VM has, without end: and
+ * they may wait for some of this device, which end later. Under the reservation, as long as which
+ * its users have no new ones. Whether there are some still.
+ */
+static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until)
+{
+	unsigned long soon = jiffies + msecs_to_jiffies(JOBS_TIMEOUT_MS);
+	struct dma_buf_attachment *attachment;
+	struct amdgpu_vm_bo_base *base;
+	struct amdgpu_bo *bo;
+
+	if (time_before(soon, until))
+		until = soon;
+	list_for_each_entry(attachment, &dmabuf->attachments, node) {
+		if (attachment->dev->driver != adev->dev->driver)
+			continue;
+		bo = gem_to_amdgpu_bo(attachment->importer_priv);
+		for (base = bo->vm_bo; base; base = base->next)
+			if (base->vm->use_cpu_for_update &&
+			    !is_idle(base->vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_READ, until))
+				return true;
+	}
+	return false;
+}
+
+/* An export of a device, with a reference. */
+struct export {
+	struct dma_buf *dmabuf;
+	bool stays;	/* somebody uses it on */
+};
+
+/*
+ * Who has mapped it lets go of it. Who wants page tables changed for that waits for its users: so
+ * there are none by then. Returns whether they are told.
+ */
+static bool try_to_tell(struct export *export, struct amdgpu_device *adev, unsigned long until)
+{
+	struct dma_buf *dmabuf = export->dmabuf;
+	bool told;
+
 	if (is_used(dmabuf) || !dma_resv_trylock(dmabuf->resv))
 		return false;
-	*all = tell(dmabuf, adev);
+	/* A process may have been restored meanwhile. */
+	told = !is_used(dmabuf) && !has_jobs(dmabuf, adev, until);
+	if (told)
+		export->stays = !tell(dmabuf, adev);
 	dma_resv_unlock(dmabuf->resv);
+	return told;
+}
+
+/* The exports of a device: first those that are told. */
+struct exports {
+	struct export *all;
+	u32 count, told;
+	u32 missing;	/* for which there is no memory: it is as with the C driver */
+};
+
+static bool add_export(struct exports *exports, struct dma_buf *dmabuf)
+{
+	struct export *all;
+
+	if (!(exports->count & (exports->count - 1))) {
+		all = kvrealloc(exports->all, size_mul(max(2 * exports->count, 1U), sizeof(*all)),
+				GFP_KERNEL | __GFP_NOWARN);
+		if (!all)
+			return false;
+		exports->all = all;
+	}
+	get_dma_buf(dmabuf);
+	exports->all[exports->count++] = (struct export){ .dmabuf = dmabuf };
 	return true;
 }
 
-/* The exports of a device, with references: first those that are told. */
-struct exports {
-	struct dma_buf **all;
-	u32 count, told;
-};
-
-/* What there is no memory for is left out: it is as with the C driver. */
 static void collect_exports(struct amdgpu_device *adev, struct exports *exports)
 {
-	struct dma_buf *dmabuf = NULL, **all;
+	struct dma_buf *dmabuf = NULL;
 
-	while ((dmabuf = next_export(adev, dmabuf))) {
-		if (!(exports->count & (exports->count - 1))) {
-			all = krealloc_array(exports->all, max(2 * exports->count, 1U),
-					     sizeof(*all), GFP_KERNEL);
-			if (!all) {
-				dma_buf_put(dmabuf);
-				return;
+	while ((dmabuf = next_export(adev, dmabuf)))
+		if (exports->missing || !add_export(exports, dmabuf))
+			exports->missing++;
+}
+
+/* All together have that time, and a try each. */
+static void tell_all(struct exports *exports, struct amdgpu_device *adev)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
+	struct export *all = exports->all;
+	u32 i;
+
+	for (;;) {
+		for (i = exports->told; i < exports->count; i++)
+			if (try_to_tell(&all[i], adev, until)) {
+				swap(all[i], all[exports->told]);
+				exports->told++;
 			}
-			exports->all = all;
-		}
-		get_dma_buf(dmabuf);
-		exports->all[exports->count++] = dmabuf;
+		if (exports->told == exports->count || time_after(jiffies, until))
+			return;
+		msleep(FILLED_POLL_MS);
 	}
+}
+
+/* What is queued goes on with what it saw. */
+static void wait_for_queued(struct exports *exports)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(QUEUED_TIMEOUT_MS);
+	u32 i;
+
+	for (i = 0; i < exports->told; i++)
+		if (!is_idle(exports->all[i].dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, until))
+			exports->all[i].stays = true;
 }
 
 /*
@@ -264,33 +351,20 @@ static void collect_exports(struct amdgpu_device *adev, struct exports *exports)
  */
 void bridge_exports_end(struct amdgpu_device *adev)
 {
-	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
 	struct exports exports = { };
-	u32 i, stay = 0;
-	bool all;
+	u32 i, stay;
 
 	if (pci_dev_is_disconnected(adev->pdev))
 		return;
 	collect_exports(adev, &exports);
-	for (;;) {
-		for (i = exports.told; i < exports.count; i++)
-			if (try_to_tell(exports.all[i], adev, &all)) {
-				stay += !all;
-				swap(exports.all[i], exports.all[exports.told]);
-				exports.told++;
-			}
-		if (exports.told == exports.count || time_after(jiffies, until))
-			break;
-		msleep(FILLED_POLL_MS);
+	tell_all(&exports, adev);
+	wait_for_queued(&exports);
+	stay = exports.missing + exports.count - exports.told;
+	for (i = 0; i < exports.count; i++) {
+		stay += exports.all[i].stays;
+		dma_buf_put(exports.all[i].dmabuf);
 	}
-	stay += exports.count - exports.told;
-	/* What is queued goes on with what it saw. */
-	for (i = 0; i < exports.told && time_before(jiffies, until); i++)
-		dma_resv_wait_timeout(exports.all[i]->resv, DMA_RESV_USAGE_BOOKKEEP, false,
-				      max((long)(until - jiffies), 1L));
-	for (i = 0; i < exports.count; i++)
-		dma_buf_put(exports.all[i]);
-	kfree(exports.all);
+	kvfree(exports.all);
 	if (stay)
 		dev_warn(adev->dev, "amdkfd: unplugged: %u exports are used on\n", stay);
 }
