@@ -395,8 +395,7 @@ pub(crate) trait ProcessMemory {
     fn dmabuf_info(&self, fd: i32) -> Result<RawDmabufInfo>;
     /// Bytes that a process may still allocate in a partition's VRAM.
     fn available_memory(&self, partition: u32) -> u64;
-    /// What the processes of all devices have of the memory that they may have, as amdgpu writes it
-    /// for debugfs: the length of the text.
+    /// What all processes have of the memory that they may have, for debugfs: the text's length.
     fn memory_limits(&self, text: &mut [u8]) -> usize;
 }
 
@@ -430,14 +429,15 @@ pub(crate) trait SharedMemory {
     fn unlock_tables(&self, vm: &VmHandle);
     /// Makes page tables for pages, at most 256, which are not mapped afterwards.
     fn make_tables(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
-    /// Maps as many pages as there are addresses, at most 256. Allocates nothing if there are
-    /// tables.
+    /// Maps as many pages as there are addresses, at most 256. With tables nothing is allocated.
     fn map_pages(&self, vm: &VmHandle, entries: NewEntries, addresses: &mut [u64]) -> Result;
     /// Waits until the page tables are as they shall be. `ETIME`: they are not, after a while.
     fn sync_tables(&self, vm: &VmHandle) -> Result;
     /// Unmaps pages, and waits; not under the tables' lock, legal under reclaim. The caller flushes
     /// the TLB. After an error (`EBUSY`: the tables are out of VRAM) they may be mapped still.
     fn unmap_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
+    /// One part more or less has such pages: while any has, nobody has a new job in the VM.
+    fn set_owes(&self, vm: &VmHandle, owes: bool);
     /// The process ends, and these pages are: they go before anybody else has a new job in the VM.
     fn note_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
     /// Gives system pages addresses for the device, and says whether that is to be undone.

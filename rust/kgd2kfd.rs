@@ -510,6 +510,10 @@ upcalls! {
         errno(process::page_fault(pasid, fault))
     }
 
+    fn amdkfd_hurry(mm: *mut c::mm_struct) {
+        process::hurry(MmId::new(mm.cast()));
+    }
+
     fn amdkfd_restore_postponed(mm: *mut c::mm_struct) {
         process::restore_postponed(MmId::new(mm.cast()));
     }

@@ -50,6 +50,7 @@ pub(crate) use registry::{
     evict_mm,
     eviction_queue,
     exception_queue,
+    hurry,
     interrupt_queue,
     open,
     page_fault,

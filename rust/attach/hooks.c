@@ -30,6 +30,7 @@
 #include "bridge_engines.h"
 #include "bridge_vm.h"
 #include "kgd2kfd.h"
+#include "upcalls.h"
 #include "../linux/migrate.h"
 
 static atomic_t inside = ATOMIC_INIT(0);
@@ -143,47 +144,12 @@ REDIRECT(int, amdgpu_amdkfd_stop_sched_all, (struct amdgpu_device *adev),
 REDIRECT(bool, kgd2kfd_compute_active, (struct kfd_dev *kfd, uint32_t node),
 	 kfd && amdkfd_compute_active(kfd, node));
 
-/*
- * amdgpu's worker names the address space that the process's leader has now: after execve that of
- * another program, which it has not stopped. The one that it has stopped the eviction fence knows.
- * Under the info's lock, which the worker has: without a VM the fence may be gone already
- * (amdgpu_amdkfd_gpuvm_destroy_cb), and so is the process.
- */
-static int resume_mm(struct mm_struct *mm)
-{
-	struct amdkfd_process_info *info = bridge_user_pages_restored();
-
-	if (!info)
-		return amdkfd_resume_mm(mm);
-	return info->n_vms ? amdkfd_resume_mm(info->eviction_fence->mm) : 0;
-}
-
-/* The same, but that the worker has let go of the lock. */
-static void restore_postponed(struct mm_struct *mm)
-{
-	struct amdkfd_process_info *info = bridge_user_pages_restored();
-
-	if (!info) {
-		amdkfd_restore_postponed(mm);
-		return;
-	}
-	mutex_lock(&info->lock);
-	mm = info->n_vms ? info->eviction_fence->mm : NULL;
-	if (mm)
-		mmgrab(mm);
-	mutex_unlock(&info->lock);
-	if (!mm)
-		return;
-	amdkfd_restore_postponed(mm);
-	mmdrop(mm);
-}
-
 REDIRECT(int, amdgpu_amdkfd_evict_userptr,
 	 (struct mmu_interval_notifier *mni, unsigned long cur_seq, struct kgd_mem *mem),
 	 bridge_user_pages_evict(mni, cur_seq, mem));
 REDIRECT(int, kgd2kfd_quiesce_mm, (struct mm_struct *mm, uint32_t trigger),
 	 amdkfd_quiesce_mm(mm, trigger));
-REDIRECT(int, kgd2kfd_resume_mm, (struct mm_struct *mm), resume_mm(mm));
+REDIRECT(int, kgd2kfd_resume_mm, (struct mm_struct *mm), upcall_resume_mm(mm));
 REDIRECT(int, kgd2kfd_schedule_evict_and_restore_process,
 	 (struct mm_struct *mm, u16 context_id, struct dma_fence *fence),
 	 amdkfd_schedule_evict_and_restore(mm, context_id, fence->seqno));
@@ -252,7 +218,7 @@ REDIRECT(int, amdgpu_vm_clear_freed,
 REDIRECT(int, amdgpu_vm_validate,
 	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct ww_acquire_ctx *ticket,
 	  int (*validate)(void *p, struct amdgpu_bo *bo), void *param),
-	 bridge_tables_validate(adev, vm, ticket, validate, param));
+	 upcall_validate_vm(adev, vm, ticket, validate, param));
 
 REDIRECT(int, amdgpu_vm_handle_moved,
 	 (struct amdgpu_device *adev, struct amdgpu_vm *vm, struct ww_acquire_ctx *ticket),
@@ -307,7 +273,7 @@ REDIRECT(enum drm_gpu_sched_stat, amdgpu_job_timedout, (struct drm_sched_job *jo
 	 bridge_job_abandoned(job));
 
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
-	      restore_postponed(mm));
+	      upcall_restore_postponed(mm));
 
 /* Only amdgpu_amdkfd_clear_kfd_mapping calls these, and that is redirected as a whole. */
 REDIRECT_VOID(kfd_dev_unmap_mapping_range, (loff_t const begin, loff_t const length), );
@@ -366,6 +332,7 @@ enum answered {
 	ANSWERED_FROM_BLOCKED_ON,	/* before C is asked for what it has */
 	/* the second is a VM of compute's: are its tables away, or something to be taken out? */
 	ANSWERED_WITH_NOTES,
+	ANSWERED_FOR_JOBS,		/* the same; or the last is not NULL, as for a job in it? */
 	ANSWERED_WHEN_UNPLUGGED,	/* the argument is amdgpu's device: has it gone? */
 	ANSWERED_WHEN_ABANDONED,	/* the argument is a job: of such a device? */
 	ANSWERED_WHEN_IT_STAYS,		/* of a buffer that is moved: in VRAM of such a device? */
@@ -387,7 +354,7 @@ static struct hook {
 	HOOK(svm_range_restore_pages),
 	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK_THAT(amdgpu_vm_clear_freed, ANSWERED_WITH_NOTES),
-	HOOK_THAT(amdgpu_vm_validate, ANSWERED_WITH_NOTES),
+	HOOK_THAT(amdgpu_vm_validate, ANSWERED_FOR_JOBS),
 	HOOK_THAT(amdgpu_vm_handle_moved, ANSWERED_FOR_ITS_VM),
 	HOOK(amdgpu_amdkfd_evict_userptr),
 	HOOK_THAT(amdgpu_evict_flags, ANSWERED_FROM_BLOCKED_ON),
@@ -541,6 +508,9 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves || blocked;
 	case ANSWERED_WITH_NOTES:
 		return serves && (is_without_tables(second) || has_notes(second));
+	case ANSWERED_FOR_JOBS:
+		return serves && (is_without_tables(second) || has_notes(second) ||
+				  (ftrace_regs_get_argument(fregs, 4) && has_process(second)));
 	case ANSWERED_WHEN_UNPLUGGED:
 		return serves && has_gone((struct amdgpu_device *)first);
 	case ANSWERED_WHEN_ABANDONED:

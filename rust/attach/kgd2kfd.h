@@ -109,6 +109,8 @@ int amdkfd_resume_mm(struct mm_struct *mm);
  * A worker of amdgpu's.
  */
 int amdkfd_page_fault(u32 pasid, u64 page, u64 timestamp, bool write);
+/* Somebody wants a job in its VM, where pages are that should have gone. */
+void amdkfd_hurry(struct mm_struct *mm);
 /* Its buffers found no room: the queues come back later. */
 void amdkfd_restore_postponed(struct mm_struct *mm);
 int amdkfd_schedule_evict_and_restore(struct mm_struct *mm, u16 context_id, u64 fence_seqno);

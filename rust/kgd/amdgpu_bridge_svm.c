@@ -3,6 +3,7 @@
  * Pages of a process's own memory in a compute VM: what shared virtual memory (SVM) needs of
  * amdgpu. There is no buffer behind these mappings: the page tables alone know them.
  */
+#include <linux/cleanup.h>
 #include <linux/dma-fence.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
@@ -250,6 +251,38 @@ int bridge_pages_note(struct bridge_vm *vm, u64 first, u64 count)
 	return 0;
 }
 
+static LIST_HEAD(owing);
+static DEFINE_SPINLOCK(owing_lock);
+
+void bridge_pages_set_owes(struct bridge_vm *vm, bool owes)
+{
+	guard(spinlock)(&owing_lock);
+	if (owes && !vm->owes++)
+		list_add(&vm->owing, &owing);
+	else if (!owes && !--vm->owes)
+		list_del(&vm->owing);
+}
+
+/* What it owes is noted by now. */
+static void forget_owed(struct bridge_vm *vm)
+{
+	guard(spinlock)(&owing_lock);
+	if (vm->owes)
+		list_del(&vm->owing);
+	vm->owes = 0;
+}
+
+struct mm_struct *bridge_pages_owed_by(const struct amdgpu_vm *vm)
+{
+	struct bridge_vm *other;
+
+	guard(spinlock)(&owing_lock);
+	list_for_each_entry(other, &owing, owing)
+		if (other->vm == vm)
+			return other->process->mm;
+	return NULL;
+}
+
 void bridge_tables_take_notes(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
@@ -258,6 +291,7 @@ void bridge_tables_take_notes(struct bridge_vm *vm)
 	spin_lock(&vm->last_lock);
 	list_splice_tail_init(&vm->noted, &vm->vm->freed);
 	spin_unlock(&vm->last_lock);
+	forget_owed(vm);
 	dma_resv_unlock(resv);
 }
 

@@ -339,6 +339,11 @@ int bridge_pages_sync(struct bridge_vm *vm);
  */
 int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count);
 /*
+ * Those that are mapped still are in one part more (@owes) or less of its memory: while there is
+ * one, or until they are noted, jobs of the render node in the VM are -EBUSY. Any context.
+ */
+void bridge_pages_set_owes(struct bridge_vm *vm, bool owes);
+/*
  * The process ends, and some of these may be mapped still: when it has ended they are taken out
  * before whoever else has the VM's file gets a new job into it. -ENOMEM: they are not.
  */

@@ -51,6 +51,8 @@ struct bridge_vm {
 	struct amdgpu_bo_vm *cleared;		/* the last table given to them, by its name */
 	struct list_head noted;			/* pages that it is to take out at the end */
 	struct list_head copies;		/* of these, should that be cancelled */
+	unsigned int owes;			/* bridge_pages_set_owes() */
+	struct list_head owing;			/* among those that do */
 	spinlock_t last_lock;
 	struct dma_fence *last;			/* of what was committed; all three under it */
 };
@@ -138,6 +140,9 @@ bool bridge_tables_stop(struct bridge_vm *vm);
 void bridge_tables_take_notes(struct bridge_vm *vm);
 void bridge_tables_note_again(struct bridge_vm *vm);
 void bridge_tables_forget_notes(struct bridge_vm *vm);
+
+/* Whose pages a job in it would have that should have gone (bridge_pages_set_owes()), or NULL. */
+struct mm_struct *bridge_pages_owed_by(const struct amdgpu_vm *vm);
 
 /* Its scheduler is in a reset, or behind one that has failed. */
 bool bridge_stands_still(struct drm_sched_entity *entity);

@@ -136,6 +136,8 @@ pub(crate) struct Live {
     pub(crate) copy_queues: u32,
     /// Pages that were noted as mapped when their process ended.
     pub(crate) noted_pages: u64,
+    /// Parts of them with pages that are to be gone.
+    pub(crate) owing: u64,
     /// The task is neither the process's nor the kernel's.
     pub(crate) is_foreign: bool,
     pub(crate) last_preempt: Option<Preempt>,

@@ -22,7 +22,8 @@ use crate::{
     },
     kgd::{
         DmaPages,
-        TlbFlush, //
+        TlbFlush,
+        Vm, //
     },
     linux::{
         hmm::NoReclaim,
@@ -69,6 +70,8 @@ pub(super) struct View {
     pub(super) has_tables: bool,
     /// Some of the pages may not be written.
     pub(super) read_only: bool,
+    /// The VM was told that there are stale ones.
+    owes: bool,
 }
 
 impl View {
@@ -79,11 +82,21 @@ impl View {
         addresses: None,
         has_tables: false,
         read_only: false,
+        owes: false,
     };
 
     /// The pages that the GPU sees, or may see still.
     fn seen(&self) -> PageBits {
         self.mapped.union(self.stale)
+    }
+
+    /// Tells the VM whether there are stale pages, after they have changed.
+    pub(super) fn tell(&mut self, vm: &Vm) {
+        let owes = !self.stale.is_empty();
+        if owes != self.owes {
+            self.owes = owes;
+            vm.set_owes(owes);
+        }
     }
 
     /// Of `pages` the last, if that may be translated together with the one behind it, which the
@@ -479,6 +492,12 @@ impl Granule {
         let Ok(vm) = gpu.vm() else {
             return Ok(true);
         };
+        let forgotten = self.unmap(gpu, vm, view, gone);
+        view.tell(vm);
+        forgotten
+    }
+
+    fn unmap(&self, gpu: &Gpu, vm: &Vm, view: &mut View, gone: PageBits) -> Result<bool> {
         let mut forgotten = PageBits::NONE;
         for run in gone.runs(self.first) {
             match vm.unmap_pages(run.start, run.len()) {
@@ -554,9 +573,9 @@ mod tests {
         drop(dma);
         let take = || granule.take(&gpus, pages, PageBits::NONE, |_| true, |_, _| ());
         fake.set_stuck(true, false);
-        assert!(!granule.is_incomplete());
+        assert!(!granule.is_incomplete() && fake.live().owing == 0);
         assert!(!take() && granule.is_stale(0, pages) && !granule.is_idle());
-        assert!(granule.is_incomplete());
+        assert!(granule.is_incomplete() && fake.live().owing == 1);
         // Who comes for one of them next is not told that nobody uses it.
         let one = Pages::new(1026, 1027);
         assert!(granule.seen(one, |_| true).0.contains(1026));
@@ -567,6 +586,7 @@ mod tests {
         fake.set_stuck(false, false);
         assert!(granule.retry(&gpus) && granule.is_idle() && !granule.is_incomplete());
         assert_eq!(fake.live().dma_pages, 0);
+        assert_eq!(fake.live().owing, 0);
         // What is lost is looked for, too, until it is there.
         granule.lose_all();
         assert!(granule.is_incomplete());

@@ -538,6 +538,7 @@ impl Svm {
         view.read_only = !access.writable || view.read_only && !view.mapped.is_empty();
         view.mapped = view.mapped.union(bits);
         view.stale = view.stale.minus(bits);
+        view.tell(vm);
         let addresses = match &mut device {
             Some(addresses) => &mut addresses[..],
             None => dma.addresses(),

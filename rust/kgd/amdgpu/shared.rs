@@ -67,6 +67,11 @@ impl SharedMemory for Amdgpu {
         to_result(unsafe { c::bridge_pages_unmap(self.adev(), vm(handle), first, count) })
     }
 
+    fn set_owes(&self, handle: &VmHandle, owes: bool) {
+        // SAFETY: By its invariant, the handle is live.
+        unsafe { c::bridge_pages_set_owes(vm(handle), owes) };
+    }
+
     fn note_pages(&self, handle: &VmHandle, first: u64, count: u64) -> Result {
         // SAFETY: By its invariant, the handle is live.
         to_result(unsafe { c::bridge_pages_note(vm(handle), first, count) })

@@ -78,6 +78,14 @@ impl SharedMemory for Fake {
         Ok(())
     }
 
+    fn set_owes(&self, _vm: &VmHandle, owes: bool) {
+        let mut live = self.live.lock();
+        live.owing = match owes {
+            true => live.owing + 1,
+            false => live.owing - 1,
+        };
+    }
+
     fn note_pages(&self, _vm: &VmHandle, first: u64, count: u64) -> Result {
         self.check_reach(first, count)?;
         let mut live = self.live.lock();

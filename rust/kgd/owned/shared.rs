@@ -68,6 +68,12 @@ impl Vm {
         self.kgd.unmap_pages(&self.raw, first, count)
     }
 
+    /// Pages that were to be unmapped are mapped still, in one part more (`owes`) or less: jobs of
+    /// the render node in the VM are refused as long as there is one. Legal in any context.
+    pub(crate) fn set_owes(&self, owes: bool) {
+        self.kgd.set_owes(&self.raw, owes);
+    }
+
     /// The process ends, and these pages may be mapped still: whoever else has the VM's file does
     /// not use them any more once the VM has been dropped. `ENOMEM`: he may.
     pub(crate) fn note_pages(&self, first: u64, count: u64) -> Result {

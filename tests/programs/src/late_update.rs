@@ -38,12 +38,12 @@ pub struct LateUpdate {
 const PAGE: usize = 4096;
 
 /// What a page table has entries for, of which the driver writes neighbours together.
-const APART: usize = 2 << 20;
+pub(crate) const APART: usize = 2 << 20;
 
-/// The first page of each part of new memory, which nobody else touches.
-pub(crate) fn share(device: &Device, pages: usize) -> Result<()> {
+/// The first page of each part of new memory, which nobody else touches: the address of the first.
+pub(crate) fn share(device: &Device, pages: usize) -> Result<u64> {
     if pages == 0 {
-        return Ok(());
+        return Ok(0);
     }
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -60,7 +60,7 @@ pub(crate) fn share(device: &Device, pages: usize) -> Result<()> {
         // SAFETY: nobody has a reference to it.
         unsafe { device.kfd().set_svm(start, PAGE as u64, &[attribute])? };
     }
-    Ok(())
+    Ok(memory as u64)
 }
 
 impl LateUpdate {
