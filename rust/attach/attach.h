@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Between the C files of attach: hooks.c redirects amdgpu's calls, with upcalls.c; handover.c takes
- * /dev/kfd from the C amdkfd and gives it back, which inspect.c decides on; hold.c holds the devices meanwhile,
- * isolation.c keeps amdgpu's own scheduling in step, and standin.c answers openers; attach.c
- * decides when, and state.c tells user space.
+ * /dev/kfd from the C amdkfd and gives it back, which inspect.c decides on; hold.c holds the
+ * devices meanwhile, isolation.c keeps amdgpu's own scheduling in step, and standin.c answers
+ * openers; attach.c decides when, and state.c tells user space.
  */
 #ifndef AMDKFD_ATTACH_H
 #define AMDKFD_ATTACH_H

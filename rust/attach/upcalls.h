@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Between hooks.c and upcalls.c. validate_vm: amdgpu_vm_validate() of a VM that a process has, under
- * the reservation of its root; -EBUSY: pages that should have gone are there, for a job.
+ * Between hooks.c and upcalls.c. validate_vm: amdgpu_vm_validate() of a VM that a process has,
+ * under the reservation of its root; -EBUSY: pages that should have gone are there, for a job.
  */
 #ifndef AMDKFD_UPCALLS_H
 #define AMDKFD_UPCALLS_H

@@ -505,8 +505,8 @@ pub(crate) fn evict_mm(mm: MmId, trigger: Trigger) -> Result {
     result
 }
 
-/// Somebody wants a job in a VM of the process's, and pages that are to be gone are in his way: they
-/// are taken out now.
+/// Somebody wants a job in a VM of the process's, and pages that are to be gone are in his way:
+/// they are taken out now.
 pub(crate) fn hurry(mm: MmId) {
     if let Some(svm) = of_mm(mm).as_ref().and_then(|process| process.svm()) {
         svm.hurry();
