@@ -259,7 +259,8 @@ void bridge_pages_set_owes(struct bridge_vm *vm, bool owes)
 	guard(spinlock)(&owing_lock);
 	if (owes && !vm->owes++)
 		list_add(&vm->owing, &owing);
-	else if (!owes && !--vm->owes)
+	/* It owes nothing any more once that is noted. */
+	else if (!owes && vm->owes && !--vm->owes)
 		list_del(&vm->owing);
 }
 

@@ -259,16 +259,20 @@ static void mark_moved(struct amdgpu_vm_bo_base *base)
 /* More than amdgpu gives a job, if nobody has asked for more. */
 #define JOBS_TIMEOUT (10 * HZ)
 
-/* As amdgpu does for a buffer of the render node's that shows the user's pages. */
+/*
+ * As amdgpu does for a buffer of the render node's that shows the user's pages: who submits a job
+ * has the device's lock from when he looks for marks until it is known in the reservation.
+ */
 static void wait_for_jobs(struct shown *shown)
 {
 	struct bridge_vm *vm = shown->vm;
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	long left;
 
-	/* One that was submitted before the marks is known by then. */
 	mutex_lock(&vm->adev->notifier_lock);
+	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, JOBS_TIMEOUT);
 	mutex_unlock(&vm->adev->notifier_lock);
-	if (dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, JOBS_TIMEOUT) <= 0)
+	if (left <= 0)
 		take_out(shown);
 }
 
