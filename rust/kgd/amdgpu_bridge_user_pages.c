@@ -10,13 +10,16 @@
  * another program while a child keeps the memory.
  */
 #include <linux/cleanup.h>
+#include <linux/delay.h>
 #include <linux/dma-resv.h>
 #include <linux/hashtable.h>
+#include <linux/idr.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
@@ -259,19 +262,43 @@ static void mark_moved(struct amdgpu_vm_bo_base *base)
 /* More than amdgpu gives a job, if nobody has asked for more. */
 #define JOBS_TIMEOUT (10 * HZ)
 
+/* Without one no job is submitted in its file. An idr on Linux 7.2. */
+static bool has_context(const struct bridge_vm *vm)
+{
+	struct amdgpu_ctx_mgr *contexts = &container_of(vm->vm, struct amdgpu_fpriv, vm)->ctx_mgr;
+
+	return !_Generic(&contexts->ctx_handles, struct idr *: idr_is_empty,
+			 struct xarray *: xa_empty)(&contexts->ctx_handles);
+}
+
 /*
- * As amdgpu does for a buffer of the render node's that shows the user's pages: who submits a job
- * has the device's lock from when he looks for marks until it is known in the reservation.
+ * Who submits a job has the device's lock from when he looks for marks until it is known in the
+ * reservation. So has amdgpu, for as long as it waits for jobs of anybody's when pages of buffers
+ * of the render node's go: that is not for others to wait for.
  */
+static bool lock_submissions(struct bridge_vm *vm, unsigned long until)
+{
+	while (!mutex_trylock(&vm->adev->notifier_lock)) {
+		if (!has_context(vm) || time_after(jiffies, until))
+			return false;
+		usleep_range(500, 1000);
+	}
+	return true;
+}
+
+/* As amdgpu does, but that it ends: then jobs have page faults. */
 static void wait_for_jobs(struct shown *shown)
 {
 	struct bridge_vm *vm = shown->vm;
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	long left;
+	unsigned long until = jiffies + JOBS_TIMEOUT;
+	long left = 0;
 
-	mutex_lock(&vm->adev->notifier_lock);
-	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false, JOBS_TIMEOUT);
-	mutex_unlock(&vm->adev->notifier_lock);
+	if (lock_submissions(vm, until)) {
+		left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false,
+					     max((long)(until - jiffies), 1L));
+		mutex_unlock(&vm->adev->notifier_lock);
+	}
 	if (left <= 0)
 		take_out(shown);
 }
