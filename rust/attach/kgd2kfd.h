@@ -109,7 +109,10 @@ int amdkfd_resume_mm(struct mm_struct *mm);
  * A worker of amdgpu's.
  */
 int amdkfd_page_fault(u32 pasid, u64 page, u64 timestamp, bool write);
-/* Somebody wants a job in its VM, where pages are that should have gone. */
+/*
+ * Somebody wants a job in its VM, where pages are that should have gone: it tries again to take
+ * them out, in a worker. Does not wait; under reservations.
+ */
 void amdkfd_hurry(struct mm_struct *mm);
 /* Its buffers found no room: the queues come back later. */
 void amdkfd_restore_postponed(struct mm_struct *mm);

@@ -257,7 +257,7 @@ impl Svm {
         };
         if waits && !self.has_ended() {
             pr_debug!(
-                "process {} rings a doorbell: its pages come back now\n",
+                "process {} has work for its GPUs: its pages come back now\n",
                 self.tgid()
             );
             let _ = self.workers.pages.hasten::<_, RESTORE>(self.clone());
