@@ -3,26 +3,27 @@
 //! Programs that open /dev/kfd while another one's end takes a while, and to which something
 //! happens meanwhile that no program has to expect from open(): they must get their file.
 
+use crate::closed_evicted::{await_said, HOLD_INFO};
+use crate::opener::render_node;
 use anyhow::{bail, ensure, Context, Result};
-use kfd::topology;
+use kfd::topology::{self, Node};
 use kfd::{Device, Kfd, Memory};
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::ptrace;
 use nix::sys::signal::{kill, sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What the one that ends has. It takes some 0.1 s for a gigabyte.
-const BYTES: usize = 768 << 20;
-/// The first ones come before the end has begun; no more come when one has waited for it.
-const OPENERS: u32 = 100;
 const ROUNDS: u32 = 5;
-/// Who has waited for an end, not only for a processor.
-const A_WHILE: Duration = Duration::from_millis(20);
-/// Statuses of an opener that got its file: at once; when it had waited.
-const AT_ONCE: i32 = 200;
-const WAITED: i32 = 201;
+/// So long the end of the one before takes from when the opener has begun.
+const WAIT: Duration = Duration::from_millis(200);
+/// Status of an opener that got its file.
+const OPENED: i32 = 200;
 
 /// What happens to an opener.
 #[derive(Clone, Copy, Debug)]
@@ -36,28 +37,44 @@ enum Event {
 }
 
 pub fn run() -> Result<()> {
+    let node = topology::gpus()?.into_iter().next().context("no GPU")?;
     for event in [Event::Timer, Event::Stop, Event::Trace] {
-        let mut waited = 0;
         for _ in 0..ROUNDS {
-            end_one()?;
-            for _ in 0..OPENERS {
-                if open_beside(event).with_context(|| format!("{event:?}"))? {
-                    waited += 1;
-                    break;
-                }
-            }
+            open_behind_an_end(&node, event).with_context(|| format!("{event:?}"))?;
         }
-        println!("{event:?}: in {waited} of {ROUNDS} rounds an opener waited");
-        ensure!(waited > 0, "nobody waited");
+        println!("{event:?}: {ROUNDS} openers waited and got their file");
     }
     Ok(())
 }
 
-/// A process that is killed with memory of the GPU's.
-fn end_one() -> Result<()> {
+/// A process is killed, whose end somebody holds up; an opener waits for it.
+fn open_behind_an_end(node: &Node, event: Event) -> Result<()> {
+    let render = render_node(node)?;
+    let number = render.as_raw_fd().to_string();
+    let killed = begin_one(node, render.try_clone()?)?;
+    let holder = fork(|| i32::from(fs::write(HOLD_INFO, &number).is_err()))?;
+    await_said(&["held"])?;
+    kill(killed, Signal::SIGKILL)?;
+    await_said(&["waited for"])?;
+    let opened = open_disturbed(event);
+    if opened.is_err() {
+        fs::write(HOLD_INFO, "-1")?;
+    }
+    waitpid(killed, None)?;
+    let held = waitpid(holder, None)?;
+    opened?;
+    ensure!(
+        matches!(held, WaitStatus::Exited(_, 0)),
+        "the holder: {held:?}"
+    );
+    Ok(())
+}
+
+/// A process that has memory in the VM of a render node's.
+fn begin_one(node: &Node, render: OwnedFd) -> Result<Pid> {
     let (read, write) = rustix::pipe::pipe()?;
     let child = fork(|| {
-        let result = hold();
+        let result = hold(node, render);
         if let Err(error) = &result {
             println!("{error:#}");
         }
@@ -68,34 +85,41 @@ fn end_one() -> Result<()> {
     })?;
     let mut held = [0];
     rustix::io::read(&read, &mut held)?;
-    kill(child, Signal::SIGKILL)?;
-    waitpid(child, None)?;
     ensure!(held == [1], "it has no memory");
-    Ok(())
+    Ok(child)
 }
 
-fn hold() -> Result<()> {
+fn hold(node: &Node, render: OwnedFd) -> Result<()> {
     let kfd = Kfd::open()?;
-    let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
-    std::mem::forget(Memory::gtt(&device, BYTES)?);
+    let device = Device::acquire_by(&kfd, node, render)?;
+    std::mem::forget(Memory::gtt(&device, 1 << 20)?);
     Ok(())
 }
 
-/// Whether an opener waited.
-fn open_beside(event: Event) -> Result<bool> {
+/// The end goes on some time after the opener has begun, which must have waited for it.
+fn open_disturbed(event: Event) -> Result<()> {
     let child = fork(|| open_once(event))?;
     if matches!(event, Event::Trace) {
         ptrace::seize(child, ptrace::Options::empty())?;
     }
+    let begin = Instant::now();
+    let mut held = true;
     loop {
         match waitpid(child, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL))? {
             WaitStatus::StillAlive => disturb(child, event)?,
-            WaitStatus::Exited(_, status @ (AT_ONCE | WAITED)) => return Ok(status == WAITED),
-            WaitStatus::Exited(_, errno) => bail!("open: {}", nix::Error::from_raw(errno)),
             WaitStatus::PtraceEvent(..) | WaitStatus::Stopped(..) => ptrace::cont(child, None)?,
+            WaitStatus::Exited(_, OPENED) => {
+                ensure!(!held, "the opener does not wait");
+                return Ok(());
+            }
+            WaitStatus::Exited(_, errno) => bail!("open: {}", Errno::from_raw(errno)),
             other => bail!("an opener: {other:?}"),
         }
-        std::thread::sleep(Duration::from_millis(1));
+        if held && begin.elapsed() >= WAIT {
+            fs::write(HOLD_INFO, "-1")?;
+            held = false;
+        }
+        sleep(Duration::from_millis(1));
     }
 }
 
@@ -104,7 +128,7 @@ fn disturb(child: Pid, event: Event) -> Result<()> {
         Event::Timer => {}
         Event::Stop => {
             kill(child, Signal::SIGSTOP)?;
-            std::thread::sleep(Duration::from_millis(1));
+            sleep(Duration::from_millis(1));
             kill(child, Signal::SIGCONT)?;
         }
         // It may have ended.
@@ -117,7 +141,7 @@ fn disturb(child: Pid, event: Event) -> Result<()> {
 
 extern "C" fn on_alarm(_: libc::c_int) {}
 
-/// Opens /dev/kfd as C programs do: in no loop. Returns a status, or an errno.
+/// Opens /dev/kfd as C programs do: in no loop. Returns [`OPENED`], or an errno.
 fn open_once(event: Event) -> i32 {
     if matches!(event, Event::Timer) {
         let handler = SigHandler::Handler(on_alarm);
@@ -136,16 +160,14 @@ fn open_once(event: Event) -> i32 {
             libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
         }
     }
-    let begin = Instant::now();
     // SAFETY: the path ends with a zero.
     let file = unsafe {
         let (here, flags) = (libc::AT_FDCWD, libc::O_RDWR | libc::O_CLOEXEC);
         libc::syscall(libc::SYS_openat, here, c"/dev/kfd".as_ptr(), flags)
     };
     match file {
-        -1 => nix::Error::last_raw(),
-        _ if begin.elapsed() < A_WHILE => AT_ONCE,
-        _ => WAITED,
+        -1 => Errno::last_raw(),
+        _ => OPENED,
     }
 }
 
