@@ -2,7 +2,10 @@
 /*
  * Redirected calls of amdgpu's that need both of us, the bridge and what is in Rust.
  */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 
 #include "amdgpu_bind.h"
 #include "bridge_vm.h"
@@ -44,16 +47,36 @@ void upcall_restore_postponed(struct mm_struct *mm)
 	mmdrop(mm);
 }
 
+/* Milliseconds. It takes that where nothing is in the way but a signal, or a reset. */
+#define OWED_TIMEOUT 50
+
+/*
+ * Pages that should have gone, and that a job in the VM would have, are taken out at once if they
+ * can. Its process needs none of the reservations for that which the caller has.
+ */
+static bool takes_out_owed(const struct amdgpu_vm *vm)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(OWED_TIMEOUT);
+	struct mm_struct *mm = bridge_pages_owed_by(vm);
+
+	if (mm)
+		amdkfd_hurry(mm);
+	while (mm && time_before(jiffies, until) && !fatal_signal_pending(current)) {
+		usleep_range(500, 1000);
+		mm = bridge_pages_owed_by(vm);
+	}
+	return !mm;
+}
+
 /* What amdgpu validates for a job beside has a parameter. */
 int upcall_validate_vm(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 		       struct ww_acquire_ctx *ticket,
 		       int (*validate)(void *p, struct amdgpu_bo *bo), void *param)
 {
 	int ret = bridge_tables_validate(adev, vm, ticket, validate, param);
-	struct mm_struct *mm = !ret && param ? bridge_pages_owed_by(vm) : NULL;
 
-	if (!mm)
+	if (ret || !param || takes_out_owed(vm))
 		return ret;
-	amdkfd_hurry(mm);
-	return -EBUSY;
+	/* Programs try that again; of anything else they think that nothing goes on. */
+	return -ENOMEM;
 }

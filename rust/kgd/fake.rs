@@ -138,6 +138,9 @@ pub(crate) struct Live {
     pub(crate) noted_pages: u64,
     /// Parts of them with pages that are to be gone.
     pub(crate) owing: u64,
+    /// The page tables are out until then; so it was.
+    out_until_told: bool,
+    pub(crate) was_told: bool,
     /// The task is neither the process's nor the kernel's.
     pub(crate) is_foreign: bool,
     pub(crate) last_preempt: Option<Preempt>,
@@ -296,6 +299,12 @@ impl Fake {
         if !stuck {
             live.late_copies = 0;
         }
+    }
+
+    /// The page tables are out until a VM is told that it owes pages.
+    pub(crate) fn set_tables_out_until_told(&self) {
+        let mut live = self.live.lock();
+        (live.tables_out, live.out_until_told) = (true, true);
     }
 
     /// So many copies go on at a time.

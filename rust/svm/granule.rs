@@ -492,19 +492,36 @@ impl Granule {
         let Ok(vm) = gpu.vm() else {
             return Ok(true);
         };
-        let forgotten = self.unmap(gpu, vm, view, gone);
+        let mut away = false;
+        let mut forgotten = self.unmap(gpu, vm, view, gone, &mut away);
+        if away && !view.owes {
+            view.tell(vm);
+            // A job that came before the VM was told has brought the page tables back, and runs.
+            forgotten = self.unmap(gpu, vm, view, gone.intersection(view.stale), &mut away);
+        }
         view.tell(vm);
         forgotten
     }
 
-    fn unmap(&self, gpu: &Gpu, vm: &Vm, view: &mut View, gone: PageBits) -> Result<bool> {
+    /// `away`: some could not be unmapped because there were no page tables to be changed.
+    fn unmap(
+        &self,
+        gpu: &Gpu,
+        vm: &Vm,
+        view: &mut View,
+        gone: PageBits,
+        away: &mut bool,
+    ) -> Result<bool> {
         let mut forgotten = PageBits::NONE;
         for run in gone.runs(self.first) {
             match vm.unmap_pages(run.start, run.len()) {
                 // Without a device there is nobody who could use them: queues leave it before it
                 // is unplugged, or it was pulled out.
                 Ok(()) | Err(ENODEV) => forgotten = forgotten.union(PageBits::of(run)),
-                Err(error) => pr_debug!("pages cannot be unmapped: {error:?}\n"),
+                Err(error) => {
+                    *away |= error == EBUSY || error == EINTR;
+                    pr_debug!("pages cannot be unmapped: {error:?}\n");
+                }
             }
         }
         // After an error the GPU may use them still, as if they were mapped.
@@ -592,6 +609,11 @@ mod tests {
         assert!(granule.is_incomplete());
         granule.state().lost = PageBits::NONE;
         assert!(!granule.is_incomplete());
+        // Page tables are away until the VM was told: a job may have brought them back before that.
+        granule.state().views[0].mapped = PageBits::of(pages);
+        fake.set_tables_out_until_told();
+        assert!(take() && granule.is_idle() && !granule.is_incomplete());
+        assert!(fake.live().was_told && fake.live().owing == 0);
         // At the end what a GPU may see still is the VM's to take out.
         granule.state().views[0].mapped = PageBits::of(pages);
         fake.set_stuck(true, false);

@@ -537,8 +537,6 @@ impl Svm {
         // Before it is done: some of them may be, if it fails.
         view.read_only = !access.writable || view.read_only && !view.mapped.is_empty();
         view.mapped = view.mapped.union(bits);
-        view.stale = view.stale.minus(bits);
-        view.tell(vm);
         let addresses = match &mut device {
             Some(addresses) => &mut addresses[..],
             None => dma.addresses(),
@@ -549,6 +547,8 @@ impl Svm {
         view.joined = before.union(now);
         let written = write(&tables, run.pages, access, !seen.is_empty(), addresses);
         if written.is_ok() {
+            view.stale = view.stale.minus(bits);
+            view.tell(vm);
             view.joined = before.minus(bits).union(edge).union(now);
         }
         view.exchange(

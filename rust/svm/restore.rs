@@ -328,12 +328,7 @@ impl Svm {
         let mut result = Ok(());
         let mut from = 0;
         loop {
-            let region = {
-                let regions = self.regions.lock();
-                let next = regions.cursor_lower_bound(&from);
-                next.map(|next| (*next.current().0, RegionUse::new(next.current().1)))
-            };
-            let Some((index, region)) = region else {
+            let Some((index, region)) = self.region_from(from) else {
                 return result.map(|()| match came > 0 && struggles(came) {
                     true => Pass::Struggle { much: false },
                     false => Pass::Over,
@@ -361,6 +356,28 @@ impl Svm {
         }
     }
 
+    /// Takes those pages from GPUs that could not be taken when they should have been.
+    fn retry(&self, region: &RegionUse, granule: &Granule) -> bool {
+        let idle = granule.is_idle();
+        let done = granule.retry(&self.gpus);
+        if done && !idle && granule.is_idle() {
+            region.look_again();
+        }
+        done
+    }
+
+    /// The same in all granules, in which no program is waited for: a job of the render node's may
+    /// wait for it.
+    fn retry_all(&self) {
+        let mut from = 0;
+        while let Some((index, region)) = self.region_from(from) {
+            region.each_incomplete(|granule| {
+                self.retry(&region, granule);
+            });
+            from = index + 1;
+        }
+    }
+
     /// Returns how many pages were missing.
     fn bring_granule_back(
         self: &Arc<Self>,
@@ -368,12 +385,8 @@ impl Svm {
         granule: &Arc<Granule>,
         mm: &MmWithUser,
     ) -> Result<u64> {
-        let idle = granule.is_idle();
-        if !granule.retry(&self.gpus) {
+        if !self.retry(region, granule) {
             return Err(EBUSY);
-        }
-        if !idle && granule.is_idle() {
-            region.look_again();
         }
         if granule.state().lost.is_empty() {
             return Ok(0);
@@ -486,6 +499,9 @@ impl WorkItem<RESTORE> for Svm {
     fn run(this: Arc<Self>) {
         if this.has_ended() || this.doze() {
             return;
+        }
+        if this.lost.load(Acquire) {
+            this.retry_all();
         }
         let _place = match this.place() {
             Ok(place) => place,

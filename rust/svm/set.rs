@@ -540,16 +540,19 @@ impl Svm {
         let _: usize = self.unmapped.fetch_sub(1, Relaxed);
     }
 
+    /// The next region from that index on, with its index.
+    pub(super) fn region_from(&self, from: u64) -> Option<(u64, super::RegionUse)> {
+        let regions = self.regions.lock();
+        let next = regions.cursor_lower_bound(&from)?;
+        let (index, region) = next.current();
+        Some((*index, super::RegionUse::new(region)))
+    }
+
     /// Forgets the attributes of what was unmapped.
     pub(super) fn settle(self: &Arc<Self>, _changing: &Changing<'_>) -> Result {
         let mut from = 0;
         while self.unmapped.load(Acquire) > 0 {
-            let region = {
-                let regions = self.regions.lock();
-                let next = regions.cursor_lower_bound(&from);
-                next.map(|next| (*next.current().0, super::RegionUse::new(next.current().1)))
-            };
-            let Some((index, region)) = region else {
+            let Some((index, region)) = self.region_from(from) else {
                 break;
             };
             let mut any = false;

@@ -80,6 +80,9 @@ impl SharedMemory for Fake {
 
     fn set_owes(&self, _vm: &VmHandle, owes: bool) {
         let mut live = self.live.lock();
+        if owes && core::mem::take(&mut live.out_until_told) {
+            (live.tables_out, live.was_told) = (false, true);
+        }
         live.owing = match owes {
             true => live.owing + 1,
             false => live.owing - 1,

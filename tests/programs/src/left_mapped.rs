@@ -113,16 +113,16 @@ fn unmap_while_late(node: &Node, job: &Job) -> Result<()> {
     unsafe { munmap(shared as *mut _, PAGES * APART)? };
     say("unmapped")?;
     await_file("/tmp/go-job");
-    let busy = |error: &anyhow::Error| error.downcast_ref() == Some(&Errno::BUSY);
+    let late = |error: &anyhow::Error| error.downcast_ref() == Some(&Errno::NOMEM);
     match job.submit(job.own_word(), MARK) {
-        Err(error) if busy(&error) => say("ok - a job is refused")?,
+        Err(error) if late(&error) => say("ok - a job is refused")?,
         other => say(&format!("not ok - a job: {other:?}"))?,
     }
     await_file("/tmp/go-wait");
     let start = Instant::now();
     let number = loop {
         match job.submit(job.own_word(), MARK) {
-            Err(error) if busy(&error) && start.elapsed() < PATIENCE => {
+            Err(error) if late(&error) && start.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(100));
             }
             number => break number?,
