@@ -226,23 +226,18 @@ static bool is_idle(struct dma_resv *resv, enum dma_resv_usage usage, unsigned l
 	       (left > 0 && dma_resv_wait_timeout(resv, usage, false, left) > 0);
 }
 
-/* Jobs of others are waited for so long, with a reservation. */
-#define JOBS_TIMEOUT_MS 100
-
 /*
  * Where the CPU writes page tables who is told waits for what jobs his VM has, without end: and
  * they may wait for some of this device, which end later. Under the reservation, as long as which
- * its users have no new ones. Whether there are some still.
+ * its users have no new ones; of a VM that has other buffers there may be. Whether there are some
+ * still.
  */
 static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until)
 {
-	unsigned long soon = jiffies + msecs_to_jiffies(JOBS_TIMEOUT_MS);
 	struct dma_buf_attachment *attachment;
 	struct amdgpu_vm_bo_base *base;
 	struct amdgpu_bo *bo;
 
-	if (time_before(soon, until))
-		until = soon;
 	list_for_each_entry(attachment, &dmabuf->attachments, node) {
 		if (attachment->dev->driver != adev->dev->driver)
 			continue;
@@ -273,7 +268,8 @@ static bool try_to_tell(struct export *export, struct amdgpu_device *adev, unsig
 	if (is_used(dmabuf) || !dma_resv_trylock(dmabuf->resv))
 		return false;
 	/* A process may have been restored meanwhile. */
-	told = !is_used(dmabuf) && !has_jobs(dmabuf, adev, until);
+	told = !is_used(dmabuf) && !has_jobs(dmabuf, adev, until) &&
+	       !has_jobs(dmabuf, adev, jiffies);
 	if (told)
 		export->stays = !tell(dmabuf, adev);
 	dma_resv_unlock(dmabuf->resv);
@@ -312,21 +308,40 @@ static void collect_exports(struct amdgpu_device *adev, struct exports *exports)
 			exports->missing++;
 }
 
-/* All together have that time, and a try each. */
-static void tell_all(struct exports *exports, struct amdgpu_device *adev)
+/* Jobs of others are waited for so long, with a reservation, in the first round and in the last. */
+#define FIRST_JOBS_MS 100
+#define LAST_JOBS_MS 2000
+
+/* All of a round wait no longer than one of them does. */
+static void tell_some(struct exports *exports, struct amdgpu_device *adev, unsigned long until)
 {
-	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
 	struct export *all = exports->all;
 	u32 i;
 
+	/* All processes are asked before the first one is waited for. */
+	for (i = exports->told; i < exports->count; i++)
+		is_used(all[i].dmabuf);
+	for (i = exports->told; i < exports->count; i++)
+		if (try_to_tell(&all[i], adev, until)) {
+			swap(all[i], all[exports->told]);
+			exports->told++;
+		}
+}
+
+/* All together have that time, and a try each. Who has many jobs gets more time in
+ * each round. */
+static void tell_all(struct exports *exports, struct amdgpu_device *adev)
+{
+	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
+	unsigned int jobs = FIRST_JOBS_MS;
+	unsigned long soon;
+
 	for (;;) {
-		for (i = exports->told; i < exports->count; i++)
-			if (try_to_tell(&all[i], adev, until)) {
-				swap(all[i], all[exports->told]);
-				exports->told++;
-			}
+		soon = jiffies + msecs_to_jiffies(jobs);
+		tell_some(exports, adev, time_before(soon, until) ? soon : until);
 		if (exports->told == exports->count || time_after(jiffies, until))
 			return;
+		jobs = min(2 * jobs, LAST_JOBS_MS);
 		msleep(FILLED_POLL_MS);
 	}
 }
@@ -337,6 +352,9 @@ static void wait_for_queued(struct exports *exports)
 	unsigned long until = jiffies + msecs_to_jiffies(QUEUED_TIMEOUT_MS);
 	u32 i;
 
+	/* Some end only when they are asked to. */
+	for (i = 0; i < exports->told; i++)
+		dma_resv_wait_timeout(exports->all[i].dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false, 0);
 	for (i = 0; i < exports->told; i++)
 		if (!is_idle(exports->all[i].dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, until))
 			exports->all[i].stays = true;
