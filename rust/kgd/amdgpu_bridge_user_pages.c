@@ -189,30 +189,6 @@ static void take_out(struct shown *shown)
 	memalloc_noreclaim_restore(flags);
 }
 
-void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
-{
-	struct kfd_mem_attachment *entries[ENTRIES] = { };
-	struct kfd_mem_attachment *entry;
-	struct user_pages *pages;
-	struct shown *shown;
-	u32 found = 0;
-
-	if (!shows_user_pages(mem))
-		return;
-	mutex_lock(&mem->lock);
-	list_for_each_entry(entry, &mem->attachments, list)
-		if (entry->bo_va->base.vm == vm->vm && found < ARRAY_SIZE(entries))
-			entries[found++] = entry;
-	mutex_unlock(&mem->lock);
-	pages = find(mem->bo);
-	guard(mutex)(&pages->lock);
-	shown = find_shown(pages, vm);
-	memcpy(shown->entries, entries, sizeof(entries));
-	/* Who was told meanwhile did not know of these. */
-	if (READ_ONCE(mem->invalid))
-		take_out(shown);
-}
-
 void bridge_user_pages_leave(struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	struct user_pages *pages = shows_user_pages(mem) ? find(mem->bo) : NULL;
@@ -249,18 +225,141 @@ void bridge_user_pages_freed(struct user_pages *pages)
 	kfree(pages);
 }
 
+/* A GPU for which an IOMMU translates otherwise has a buffer of its own for another one's. */
+static bool is_second(const struct amdgpu_bo *bo)
+{
+	return bo->tbo.type == ttm_bo_type_sg && bo->parent;
+}
+
+static const struct kgd_mem *user_memory_of(const struct amdgpu_bo *bo)
+{
+	const struct kgd_mem *mem = is_second(bo) ? bo->parent->kfd_bo : bo->kfd_bo;
+
+	return mem && shows_user_pages(mem) ? mem : NULL;
+}
+
+/*
+ * Somebody handles what was marked in a VM, whose root he has reserved. late: second buffers that
+ * were marked meanwhile, under the VM's individual_lock. Of those amdgpu would write what they were.
+ */
+struct handling {
+	struct list_head list;
+	const struct amdgpu_vm *vm;
+	struct list_head late;
+};
+
+static LIST_HEAD(all_handling);
+static DEFINE_SPINLOCK(handling_lock);
+
+static struct list_head *late_of(const struct amdgpu_vm *vm)
+{
+	struct handling *handling;
+
+	guard(spinlock)(&handling_lock);
+	list_for_each_entry(handling, &all_handling, list)
+		if (handling->vm == vm)
+			return &handling->late;
+	return NULL;
+}
+
+static void begin_handling(struct handling *handling, const struct amdgpu_vm *vm)
+{
+	handling->vm = vm;
+	INIT_LIST_HEAD(&handling->late);
+	guard(spinlock)(&handling_lock);
+	list_add(&handling->list, &all_handling);
+}
+
+static void end_handling(struct handling *handling, struct amdgpu_vm *vm)
+{
+	guard(spinlock)(&vm->individual_lock);
+	spin_lock(&handling_lock);
+	list_del(&handling->list);
+	spin_unlock(&handling_lock);
+	list_splice(&handling->late, &vm->individual.needs_update);
+}
+
 /* Whoever submits a job looks at these, and comes again (amdgpu_cs_submit()). */
 static void mark_moved(struct amdgpu_vm_bo_base *base)
 {
 	struct amdgpu_vm *vm = base->vm;
+	struct list_head *late;
 
 	guard(spinlock)(&vm->individual_lock);
+	late = is_second(base->bo) ? late_of(vm) : NULL;
 	base->moved = true;
-	list_move(&base->vm_status, &vm->individual.needs_update);
+	list_move(&base->vm_status, late ?: &vm->individual.needs_update);
+}
+
+static void mark_all(const struct shown *shown)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(shown->entries); i++)
+		if (shown->entries[i])
+			mark_moved(&shown->entries[i]->bo_va->base);
+}
+
+/* The worker may have written them just now, and then queues run: not meanwhile. */
+static bool is_evicted(struct kgd_mem *mem)
+{
+	guard(mutex)(&mem->process_info->notifier_lock);
+	return mem->invalid;
+}
+
+void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entries[ENTRIES] = { };
+	struct kfd_mem_attachment *entry;
+	struct user_pages *pages;
+	struct shown *shown;
+	u32 found = 0;
+
+	pages = shows_user_pages(mem) ? find(mem->bo) : NULL;
+	if (!pages)
+		return;
+	mutex_lock(&mem->lock);
+	list_for_each_entry(entry, &mem->attachments, list)
+		if (entry->bo_va->base.vm == vm->vm && found < ARRAY_SIZE(entries))
+			entries[found++] = entry;
+	mutex_unlock(&mem->lock);
+	guard(mutex)(&mem->process_info->lock);
+	guard(mutex)(&pages->lock);
+	shown = find_shown(pages, vm);
+	if (!shown)
+		return;
+	memcpy(shown->entries, entries, sizeof(entries));
+	/* Who was told meanwhile did not know of these. */
+	if (is_evicted(mem)) {
+		mark_all(shown);
+		take_out(shown);
+	}
+}
+
+void bridge_user_pages_unmapping(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct user_pages *pages = shows_user_pages(mem) ? find(mem->bo) : NULL;
+	struct shown *shown;
+
+	if (!pages)
+		return;
+	guard(mutex)(&pages->lock);
+	shown = find_shown(pages, vm);
+	if (shown)
+		memset(shown->entries, 0, sizeof(shown->entries));
 }
 
 /* More than amdgpu gives a job, if nobody has asked for more. */
 #define JOBS_TIMEOUT (10 * HZ)
+/* Jobs of a VM that were so late are not waited for again for so long. */
+#define LATE_TIME HZ
+
+static bool is_late(const struct bridge_vm *vm)
+{
+	unsigned long late = READ_ONCE(vm->jobs_late);
+
+	return late && time_before(jiffies, late);
+}
 
 /* Without one no job is submitted in its file. An idr on Linux 7.2. */
 static bool has_context(const struct bridge_vm *vm)
@@ -286,33 +385,71 @@ static bool lock_submissions(struct bridge_vm *vm, unsigned long until)
 	return true;
 }
 
-/* As amdgpu does, but that it ends: then jobs have page faults. */
+/* The fence of a job in the VM that has not ended, with a reference. Others are of its tables. */
+static struct dma_fence *next_job(struct dma_resv *resv)
+{
+	struct dma_resv_iter cursor;
+	struct dma_fence *fence;
+
+	dma_resv_iter_begin(&cursor, resv, DMA_RESV_USAGE_READ);
+	dma_resv_for_each_fence_unlocked(&cursor, fence)
+		if (dma_resv_iter_usage(&cursor) != DMA_RESV_USAGE_KERNEL &&
+		    !dma_fence_is_signaled(fence))
+			break;
+	dma_fence_get(fence);
+	dma_resv_iter_end(&cursor);
+	return fence;
+}
+
+static bool jobs_end(struct dma_resv *resv, unsigned long until)
+{
+	struct dma_fence *job;
+	long left;
+
+	while ((job = next_job(resv))) {
+		left = until - jiffies;
+		left = left > 0 ? dma_fence_wait_timeout(job, false, left) : 0;
+		dma_fence_put(job);
+		if (left <= 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * As amdgpu does, but that it ends: then jobs have page faults, and so have, for a while, those of
+ * the same VM behind other pages, for which nobody waits as long once more.
+ */
 static void wait_for_jobs(struct shown *shown)
 {
 	struct bridge_vm *vm = shown->vm;
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	unsigned long until = jiffies + JOBS_TIMEOUT;
-	long left = 0;
+	unsigned long until = jiffies + (is_late(vm) ? 0 : JOBS_TIMEOUT);
+	bool ended;
 
-	if (lock_submissions(vm, until)) {
-		left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_READ, false,
-					     max((long)(until - jiffies), 1L));
-		mutex_unlock(&vm->adev->notifier_lock);
+	if (!has_context(vm)) {
+		/* It may have had one. */
+		ended = jobs_end(resv, jiffies);
+	} else {
+		ended = lock_submissions(vm, until);
+		if (ended) {
+			ended = jobs_end(resv, until);
+			mutex_unlock(&vm->adev->notifier_lock);
+		}
+		if (!ended && time_after_eq(jiffies, until))
+			WRITE_ONCE(vm->jobs_late, jiffies + LATE_TIME);
 	}
-	if (left <= 0)
+	if (!ended)
 		take_out(shown);
 }
 
 static void keep_from_jobs(struct user_pages *pages)
 {
 	struct shown *shown;
-	u32 i;
 
 	guard(mutex)(&pages->lock);
 	list_for_each_entry(shown, &pages->shown, list)
-		for (i = 0; i < ARRAY_SIZE(shown->entries); i++)
-			if (shown->entries[i])
-				mark_moved(&shown->entries[i]->bo_va->base);
+		mark_all(shown);
 	list_for_each_entry(shown, &pages->shown, list)
 		wait_for_jobs(shown);
 }
@@ -333,28 +470,31 @@ int bridge_user_pages_evict(struct mmu_interval_notifier *notifier, unsigned lon
 /* Whether it shows pages that the kernel has taken back. Under the reservation of the VM's root. */
 static bool shows_gone(const struct amdgpu_vm_bo_base *base)
 {
-	const struct amdgpu_bo *bo = base->bo;
+	const struct kgd_mem *mem = base->bo ? user_memory_of(base->bo) : NULL;
 
-	if (!bo)
-		return false;
-	/* A GPU for which an IOMMU translates otherwise has a buffer of its own for them. */
-	if (bo->tbo.type == ttm_bo_type_sg && bo->parent)
-		bo = bo->parent;
-	return bo->kfd_bo && shows_user_pages(bo->kfd_bo) && READ_ONCE(bo->kfd_bo->invalid) &&
+	return mem && READ_ONCE(mem->invalid) &&
 	       !container_of(base, struct amdgpu_bo_va, base)->cleared;
 }
 
-static void move_gone(struct list_head *from, struct list_head *to)
+/* Whether it has old addresses, even when its buffer has new pages, until the worker writes it. */
+static bool is_marked_second(const struct amdgpu_vm_bo_base *base)
+{
+	return base->bo && is_second(base->bo) && user_memory_of(base->bo);
+}
+
+static void move_if(bool (*is)(const struct amdgpu_vm_bo_base *), struct list_head *from,
+		    struct list_head *to)
 {
 	struct amdgpu_vm_bo_base *base, *next;
 
 	list_for_each_entry_safe(base, next, from, vm_status)
-		if (shows_gone(base))
+		if (is(base))
 			list_move(&base->vm_status, to);
 }
 
-/* Behind the VM's jobs; the worker writes them again. */
-static int clear_gone(struct amdgpu_device *adev, struct amdgpu_vm *vm)
+/* Behind the VM's jobs; the worker writes them again. all: not only those that are marked. */
+static int clear_those(struct amdgpu_device *adev, struct amdgpu_vm *vm, bool all,
+		       bool (*are)(const struct amdgpu_vm_bo_base *))
 {
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	struct amdgpu_vm_bo_base *base;
@@ -366,8 +506,9 @@ static int clear_gone(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 	if (ret)
 		return ret;
 	spin_lock(&vm->individual_lock);
-	move_gone(&vm->individual.idle, &gone);
-	move_gone(&vm->individual.needs_update, &gone);
+	if (all)
+		move_if(are, &vm->individual.idle, &gone);
+	move_if(are, &vm->individual.needs_update, &gone);
 	/* Whoever marks one takes it off this list. */
 	while (!ret && !list_empty(&gone)) {
 		base = list_first_entry(&gone, struct amdgpu_vm_bo_base, vm_status);
@@ -376,6 +517,9 @@ static int clear_gone(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 		ret = amdgpu_call(amdgpu_vm_bo_update)(adev, container_of(base, struct amdgpu_bo_va,
 									  base), true);
 		spin_lock(&vm->individual_lock);
+		/* Else nobody would do it again. */
+		if (ret)
+			list_move(&base->vm_status, &gone);
 	}
 	list_splice(&gone, &vm->individual.needs_update);
 	spin_unlock(&vm->individual_lock);
@@ -383,21 +527,31 @@ static int clear_gone(struct amdgpu_device *adev, struct amdgpu_vm *vm)
 }
 
 /*
- * Behind amdgpu's, which may have shown the old pages once more. Pages that go from here on are
- * marked, and who submits a job comes again.
+ * Around amdgpu's: it writes what second buffers have, and may show others' old pages once more.
+ * Pages that go from here on are marked, and who submits a job comes again.
  */
 int bridge_user_pages_handle_moved(struct amdgpu_device *adev, struct amdgpu_vm *vm,
 				   struct ww_acquire_ctx *ticket)
 {
 	const struct amdkfd_process_info *info = vm->process_info;
-	int ret = amdgpu_call(amdgpu_vm_handle_moved)(adev, vm, ticket);
+	struct handling handling;
+	int ret = 0;
 
-	return ret || !READ_ONCE(info->evicted_bos) ? ret : clear_gone(adev, vm);
+	begin_handling(&handling, vm);
+	if (READ_ONCE(info->evicted_bos))
+		ret = clear_those(adev, vm, false, is_marked_second);
+	if (!ret)
+		ret = amdgpu_call(amdgpu_vm_handle_moved)(adev, vm, ticket);
+	end_handling(&handling, vm);
+	if (!ret && READ_ONCE(info->evicted_bos))
+		ret = clear_those(adev, vm, true, shows_gone);
+	return ret;
 }
 
 /*
  * The worker has written entries for pages that have gone meanwhile, and jobs may have begun
- * before: these get to see them until it comes again.
+ * before: these get to see them until it comes again. Second buffers have old ones even where it
+ * has found new pages. It writes all of these once more.
  */
 static void take_out_gone(struct amdkfd_process_info *info)
 {
@@ -407,7 +561,7 @@ static void take_out_gone(struct amdkfd_process_info *info)
 
 	guard(mutex)(&info->lock);
 	list_for_each_entry(mem, &info->userptr_inval_list, validate_list) {
-		pages = READ_ONCE(mem->invalid) ? find(mem->bo) : NULL;
+		pages = find(mem->bo);
 		if (!pages)
 			continue;
 		guard(mutex)(&pages->lock);
