@@ -216,7 +216,6 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	int ret;
 
 	bridge_halves_recall(vm, mem);
-	bridge_user_pages_unmapping(vm, mem);
 	bridge_block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
 	bridge_restore_signals(&before);
@@ -230,8 +229,8 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 			ret = 0;
 	}
 	bridge_tables_keep(vm, mem);
-	if (ret)
-		bridge_user_pages_mapped(vm, mem);
+	if (!ret)
+		bridge_user_pages_unmapped(vm, mem);
 	return ret;
 }
 

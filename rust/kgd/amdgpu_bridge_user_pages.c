@@ -300,13 +300,6 @@ static void mark_all(const struct shown *shown)
 			mark_moved(&shown->entries[i]->bo_va->base);
 }
 
-/* The worker may have written them just now, and then queues run: not meanwhile. */
-static bool is_evicted(struct kgd_mem *mem)
-{
-	guard(mutex)(&mem->process_info->notifier_lock);
-	return mem->invalid;
-}
-
 void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	struct kfd_mem_attachment *entries[ENTRIES] = { };
@@ -323,20 +316,21 @@ void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
 		if (entry->bo_va->base.vm == vm->vm && found < ARRAY_SIZE(entries))
 			entries[found++] = entry;
 	mutex_unlock(&mem->lock);
-	guard(mutex)(&mem->process_info->lock);
 	guard(mutex)(&pages->lock);
 	shown = find_shown(pages, vm);
-	if (!shown)
-		return;
 	memcpy(shown->entries, entries, sizeof(entries));
-	/* Who was told meanwhile did not know of these. */
-	if (is_evicted(mem)) {
+	/*
+	 * Who was told meanwhile did not know of these. The worker writes new ones, and queues run,
+	 * only when it has had this lock: not meanwhile.
+	 */
+	guard(mutex)(&mem->process_info->notifier_lock);
+	if (mem->invalid) {
 		mark_all(shown);
 		take_out(shown);
 	}
 }
 
-void bridge_user_pages_unmapping(struct bridge_vm *vm, struct kgd_mem *mem)
+void bridge_user_pages_unmapped(struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	struct user_pages *pages = shows_user_pages(mem) ? find(mem->bo) : NULL;
 	struct shown *shown;
@@ -420,27 +414,21 @@ static bool jobs_end(struct dma_resv *resv, unsigned long until)
  * As amdgpu does, but that it ends: then jobs have page faults, and so have, for a while, those of
  * the same VM behind other pages, for which nobody waits as long once more.
  */
-static void wait_for_jobs(struct shown *shown)
+static bool wait_for_jobs_of(struct bridge_vm *vm)
 {
-	struct bridge_vm *vm = shown->vm;
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
-	unsigned long until = jiffies + (is_late(vm) ? 0 : JOBS_TIMEOUT);
-	bool ended;
+	bool waits = has_context(vm) && !is_late(vm);
+	unsigned long until = jiffies + (waits ? JOBS_TIMEOUT : 0);
+	bool ended = false;
 
-	if (!has_context(vm)) {
-		/* It may have had one. */
-		ended = jobs_end(resv, jiffies);
-	} else {
-		ended = lock_submissions(vm, until);
-		if (ended) {
-			ended = jobs_end(resv, until);
-			mutex_unlock(&vm->adev->notifier_lock);
-		}
-		if (!ended && time_after_eq(jiffies, until))
-			WRITE_ONCE(vm->jobs_late, jiffies + LATE_TIME);
+	/* Without a context it may have had one. */
+	if (waits ? lock_submissions(vm, until) : mutex_trylock(&vm->adev->notifier_lock)) {
+		ended = jobs_end(resv, until);
+		mutex_unlock(&vm->adev->notifier_lock);
 	}
-	if (!ended)
-		take_out(shown);
+	if (waits && !ended && time_after_eq(jiffies, until))
+		WRITE_ONCE(vm->jobs_late, jiffies + LATE_TIME);
+	return ended;
 }
 
 static void keep_from_jobs(struct user_pages *pages)
@@ -451,7 +439,8 @@ static void keep_from_jobs(struct user_pages *pages)
 	list_for_each_entry(shown, &pages->shown, list)
 		mark_all(shown);
 	list_for_each_entry(shown, &pages->shown, list)
-		wait_for_jobs(shown);
+		if (!wait_for_jobs_of(shown->vm))
+			take_out(shown);
 }
 
 int bridge_user_pages_evict(struct mmu_interval_notifier *notifier, unsigned long seq,
@@ -551,7 +540,7 @@ int bridge_user_pages_handle_moved(struct amdgpu_device *adev, struct amdgpu_vm 
 /*
  * The worker has written entries for pages that have gone meanwhile, and jobs may have begun
  * before: these get to see them until it comes again. Second buffers have old ones even where it
- * has found new pages. It writes all of these once more.
+ * has found new pages. It writes all of these once more, as they are marked.
  */
 static void take_out_gone(struct amdkfd_process_info *info)
 {
@@ -565,8 +554,10 @@ static void take_out_gone(struct amdkfd_process_info *info)
 		if (!pages)
 			continue;
 		guard(mutex)(&pages->lock);
-		list_for_each_entry(shown, &pages->shown, list)
+		list_for_each_entry(shown, &pages->shown, list) {
+			mark_all(shown);
 			take_out(shown);
+		}
 	}
 }
 

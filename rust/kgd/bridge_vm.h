@@ -223,16 +223,16 @@ void bridge_user_pages_end(struct amdkfd_process_info *info);
 void bridge_user_pages_forget(struct kgd_mem *mem);
 
 /*
- * Jobs of the render node beside them. prepare: before a mapping; -ENOMEM. mapped: behind it; waits
- * for info->lock. unmapping: before what it shows is unmapped, from when on another buffer may be
- * there; if that fails it is mapped. leave: when it is unmapped for good. of, freed: before and
- * behind the buffer's end. evict: amdgpu_amdkfd_evict_userptr(), in a notifier of the mm; waits for
- * jobs. handle_moved: amdgpu_vm_handle_moved() of a process's VM; under the reservation of its root.
+ * Jobs of the render node beside them. prepare: before a mapping; -ENOMEM. mapped, unmapped: behind
+ * it, and behind an unmapping, from when on another buffer may be there. leave: when it is unmapped
+ * for good. of, freed: before and behind the buffer's end. evict: amdgpu_amdkfd_evict_userptr(), in
+ * a notifier of the mm; waits for jobs. handle_moved: amdgpu_vm_handle_moved() of a process's VM;
+ * under the reservation of its root.
  */
 struct user_pages;
 int bridge_user_pages_prepare(struct bridge_vm *vm, struct kgd_mem *mem);
 void bridge_user_pages_mapped(struct bridge_vm *vm, struct kgd_mem *mem);
-void bridge_user_pages_unmapping(struct bridge_vm *vm, struct kgd_mem *mem);
+void bridge_user_pages_unmapped(struct bridge_vm *vm, struct kgd_mem *mem);
 void bridge_user_pages_leave(struct bridge_vm *vm, struct kgd_mem *mem);
 struct user_pages *bridge_user_pages_of(struct kgd_mem *mem);
 void bridge_user_pages_freed(struct user_pages *pages);
