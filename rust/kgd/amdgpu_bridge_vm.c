@@ -144,25 +144,6 @@ static int make_compute(struct bridge_vm *vm)
 	return ret;
 }
 
-/* amdgpu gives a job of its copy engines 2 s, and then resets them. */
-#define CLEAR_TIMEOUT (10 * HZ)
-
-/*
- * Waits until the copy engines have cleared the new VM's page tables. amdgpu means to, when it
- * turns the VM over to the CPU (amdgpu_vm_make_compute), but amdgpu_sync_resv looks at no fence of
- * usage BOOKKEEP, and page-table updates leave just those: a clear that runs late wipes out what
- * the CPU has written since. The VM has no eviction fence yet, which would never signal.
- */
-static int wait_for_clears(struct amdgpu_vm *vm)
-{
-	long ret = dma_resv_wait_timeout(vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_BOOKKEEP, true,
-					 CLEAR_TIMEOUT);
-
-	if (ret < 0)
-		return ret;
-	return ret ? 0 : -ETIME;
-}
-
 static LIST_HEAD(acquiring);
 static DEFINE_SPINLOCK(acquiring_lock);
 
@@ -220,16 +201,18 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	INIT_LIST_HEAD(&vm->copies);
 	spin_lock_init(&vm->last_lock);
 	vm->drm_priv = vm->file->private_data;
-	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);
-	if (ret)
-		goto let_go;
 	if (!begin_acquire(vm)) {
 		ret = -EINVAL;
 		goto let_go;
 	}
-	ret = make_compute(vm);
-	if (!ret)
-		bridge_tables_begin(vm);
+	ret = bridge_handover_begin(vm->vm);
+	if (!ret) {
+		ret = make_compute(vm);
+		if (!ret)
+			bridge_tables_begin(vm);
+		else
+			bridge_handover_end(vm->vm);
+	}
 	end_acquire(vm);
 	if (ret)
 		goto let_go;

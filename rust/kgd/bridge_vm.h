@@ -212,6 +212,15 @@ void bridge_halves_recall(struct bridge_vm *vm, struct kgd_mem *mem);
 void bridge_halves_recall_one(struct kfd_mem_attachment *entry);
 
 /*
+ * A VM of the render node's is about to become compute's (amdgpu_bridge_handover.c). begin: what
+ * copy engines write in its page tables has been written, from here on also where somebody has them
+ * write more; -ETIME if they are late, or interrupted by a signal. end: it does not become that.
+ * Both take the reservation of its root; one task for a VM at a time.
+ */
+int bridge_handover_begin(struct amdgpu_vm *vm);
+void bridge_handover_end(struct amdgpu_vm *vm);
+
+/*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
  * process's tasks is left; before it has buffers. end: ours is not called for that any more; sleeps
  * until it has returned, so without what resuming a process locks. forget: what was found of a

@@ -4,8 +4,8 @@
  * process's that makes a userptr of a file's pages does while the file's server does not answer.
  * Whoever writes the descriptor of a render node with one of the process's VMs to the file of
  * debugfs holds the lock until somebody writes -1, for a minute at most. With root=1 it is the
- * reservation of that VM's page tables instead. The file says how far it has come: "held", or
- * "waited for", if somebody wants it meanwhile.
+ * reservation of that VM's page tables instead, whoever has the VM. The file says how far it has
+ * come: "held", or "waited for", if somebody wants it meanwhile.
  */
 #include <linux/completion.h>
 #include <linux/debugfs.h>
@@ -48,7 +48,7 @@ static int hold_of(struct amdgpu_vm *vm)
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	int ret;
 
-	if (!info)
+	if (!info && !root)
 		return -EINVAL;
 	if (root) {
 		dma_resv_lock(resv, NULL);

@@ -29,6 +29,7 @@ mod figures;
 mod first_map;
 mod fuzz;
 mod gutted;
+mod handed_over;
 mod handles;
 mod ipc;
 mod kill;
@@ -201,6 +202,8 @@ enum Command {
     /// Have a queue and wait for the events of a GPU that failed; print them.
     Exception(exception::Exception),
     LateUpdate(late_update::LateUpdate),
+    /// Acquire a VM in which copy engines are late with an entry.
+    HandedOver,
     LeftMapped(left_mapped::LeftMapped),
     /// Have packets refused, and print what a runtime is told of each.
     Refused(refused::Refused),
@@ -296,6 +299,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::LateUpdate(update) => update.run(),
+        Command::HandedOver => handed_over::run(),
         Command::LeftMapped(left) => left.run(),
         Command::Refused(refused) => refused.run(),
         Command::Faults(faults) => faults.run(),
