@@ -234,6 +234,8 @@ struct Evicting {
 const SETTLE: u64 = 0;
 /// Names the work that brings pages back.
 const RESTORE: u64 = 1;
+/// Names the work that takes pages from GPUs that could not be taken when they should have been.
+const RETRY: u64 = 2;
 
 /// By whom work is done for an address space.
 pub(crate) struct Workers {
@@ -288,11 +290,14 @@ pub(crate) struct Svm {
     settling: DelayedWork<Svm, SETTLE>,
     #[pin]
     restoring: DelayedWork<Svm, RESTORE>,
+    #[pin]
+    retrying: DelayedWork<Svm, RETRY>,
 }
 
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, SETTLE> for Svm { self.settling }
     impl HasDelayedWork<Self, RESTORE> for Svm { self.restoring }
+    impl HasDelayedWork<Self, RETRY> for Svm { self.retrying }
 }
 
 impl Svm {
@@ -346,6 +351,7 @@ impl Svm {
             unmapped: Atomic::new(0),
             settling <- new_delayed_work!("amdkfd::Svm::settling"),
             restoring <- new_delayed_work!("amdkfd::Svm::restoring"),
+            retrying <- new_delayed_work!("amdkfd::Svm::retrying"),
         });
         Arc::pin_init(svm, GFP_KERNEL)
     }
@@ -377,7 +383,8 @@ impl Svm {
             region.take_all();
         }
         // The first one may have waited for a run that asks for another one, which finds the end. A
-        // run of `settling` may ask for `restoring`, too.
+        // run of `settling` may ask for `restoring`, too, and one of `retrying` for `settling`.
+        flush_delayed(&self.retrying);
         flush_delayed(&self.settling);
         flush_delayed(&self.settling);
         flush_delayed(&self.restoring);

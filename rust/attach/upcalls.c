@@ -49,6 +49,7 @@ void upcall_restore_postponed(struct mm_struct *mm)
 
 /* Milliseconds. It takes that where nothing is in the way but a signal, or a reset. */
 #define OWED_TIMEOUT 50
+#define OWED_LOOKS 10
 
 /*
  * Pages that should have gone, and that a job in the VM would have, are taken out at once if they
@@ -57,15 +58,18 @@ void upcall_restore_postponed(struct mm_struct *mm)
 static bool takes_out_owed(const struct amdgpu_vm *vm)
 {
 	unsigned long until = jiffies + msecs_to_jiffies(OWED_TIMEOUT);
-	struct mm_struct *mm = bridge_pages_owed_by(vm);
+	struct mm_struct *mm;
+	u32 i;
 
-	if (mm)
-		amdkfd_hurry(mm);
-	while (mm && time_before(jiffies, until) && !fatal_signal_pending(current)) {
+	for (i = 0; (mm = bridge_pages_owed_by(vm)); i++) {
+		if (time_after(jiffies, until) || fatal_signal_pending(current))
+			return false;
+		/* It may fail once more. */
+		if (i % OWED_LOOKS == 0)
+			amdkfd_hurry(mm);
 		usleep_range(500, 1000);
-		mm = bridge_pages_owed_by(vm);
 	}
-	return !mm;
+	return true;
 }
 
 /* What amdgpu validates for a job beside has a parameter. */

@@ -509,7 +509,7 @@ pub(crate) fn evict_mm(mm: MmId, trigger: Trigger) -> Result {
 /// they are taken out now.
 pub(crate) fn hurry(mm: MmId) {
     if let Some(svm) = of_mm(mm).as_ref().and_then(|process| process.svm()) {
-        svm.hurry();
+        svm.hurry_owed();
     }
 }
 

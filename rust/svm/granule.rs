@@ -513,16 +513,22 @@ impl Granule {
         away: &mut bool,
     ) -> Result<bool> {
         let mut forgotten = PageBits::NONE;
+        let mut any = false;
         for run in gone.runs(self.first) {
-            match vm.unmap_pages(run.start, run.len()) {
+            let unmapped = vm.unmap_pages(run.start, run.len());
+            any |= unmapped != Err(EBUSY);
+            match unmapped {
                 // Without a device there is nobody who could use them: queues leave it before it
                 // is unplugged, or it was pulled out.
                 Ok(()) | Err(ENODEV) => forgotten = forgotten.union(PageBits::of(run)),
                 Err(error) => {
-                    *away |= error == EBUSY || error == EINTR;
+                    *away |= error == EBUSY;
                     pr_debug!("pages cannot be unmapped: {error:?}\n");
                 }
             }
+        }
+        if *away && !any {
+            return Ok(false);
         }
         // After an error the GPU may use them still, as if they were mapped.
         vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask())

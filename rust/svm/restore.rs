@@ -29,7 +29,7 @@ use super::{
     },
     places::Place,
     region::RegionUse,
-    Evicting, Svm, RESTORE,
+    Evicting, Svm, RESTORE, RETRY,
 };
 use crate::{
     linux::{
@@ -264,6 +264,14 @@ impl Svm {
         }
     }
 
+    /// A job of the render node's would have pages that are to be gone: they are taken from GPUs
+    /// now. Whoever brings pages back may wait for what the job has. Legal in any context.
+    pub(crate) fn hurry_owed(self: &Arc<Self>) {
+        if !self.has_ended() {
+            let _ = self.workers.pages.enqueue::<_, RETRY>(self.clone());
+        }
+    }
+
     /// Nothing is brought back before its time. Whether there is time left.
     fn doze(self: &Arc<Self>) -> bool {
         /// When it is tried again to take doorbells away.
@@ -366,8 +374,8 @@ impl Svm {
         done
     }
 
-    /// The same in all granules, in which no program is waited for: a job of the render node's may
-    /// wait for it.
+    /// The same in all granules. It waits for no program, nor for page tables: a job of the render
+    /// node's may wait for it, which has these.
     fn retry_all(&self) {
         let mut from = 0;
         while let Some((index, region)) = self.region_from(from) {
@@ -493,6 +501,16 @@ fn those_mapped(mm: &MmWithUser, pages: PageBits, first: u64) -> (PageBits, Page
     (mapped, supplied)
 }
 
+impl WorkItem<RETRY> for Svm {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if !this.has_ended() {
+            this.retry_all();
+        }
+    }
+}
+
 impl WorkItem<RESTORE> for Svm {
     type Pointer = Arc<Self>;
 
@@ -500,6 +518,8 @@ impl WorkItem<RESTORE> for Svm {
         if this.has_ended() || this.doze() {
             return;
         }
+        let begun = Instant::<Monotonic>::now();
+        // It may be long until it is these granules' turn.
         if this.lost.load(Acquire) {
             this.retry_all();
         }
@@ -507,7 +527,6 @@ impl WorkItem<RESTORE> for Svm {
             Ok(place) => place,
             Err(pause) => return this.restore_after(pause),
         };
-        let begun = Instant::<Monotonic>::now();
         let mut pass = Pass::Over;
         // Before it is looked: what is lost from here on is seen to again.
         if this.lost.xchg(false, kernel::sync::atomic::ordering::Full) {
