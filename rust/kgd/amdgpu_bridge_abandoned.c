@@ -226,11 +226,23 @@ static bool is_idle(struct dma_resv *resv, enum dma_resv_usage usage, unsigned l
 	       (left > 0 && dma_resv_wait_timeout(resv, usage, false, left) > 0);
 }
 
+/* Whether jobs in it have ended by then: nobody has new ones in it meanwhile. */
+static bool is_vm_idle(struct amdgpu_vm *vm, unsigned long until)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	bool idle;
+
+	if (!dma_resv_trylock(resv))
+		return false;
+	idle = is_idle(resv, DMA_RESV_USAGE_READ, until);
+	dma_resv_unlock(resv);
+	return idle;
+}
+
 /*
  * Where the CPU writes page tables who is told waits for what jobs his VM has, without end: and
- * they may wait for some of this device, which end later. Under the reservation, as long as which
- * its users have no new ones; of a VM that has other buffers there may be. Whether there are some
- * still.
+ * they may wait for some of this device, which end later. Under the reservation. Whether there are
+ * some still. One that is given right afterwards is waited for by who is told.
  */
 static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until)
 {
@@ -243,8 +255,7 @@ static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigne
 			continue;
 		bo = gem_to_amdgpu_bo(attachment->importer_priv);
 		for (base = bo->vm_bo; base; base = base->next)
-			if (base->vm->use_cpu_for_update &&
-			    !is_idle(base->vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_READ, until))
+			if (base->vm->use_cpu_for_update && !is_vm_idle(base->vm, until))
 				return true;
 	}
 	return false;
@@ -253,7 +264,8 @@ static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigne
 /* An export of a device, with a reference. */
 struct export {
 	struct dma_buf *dmabuf;
-	bool stays;	/* somebody uses it on */
+	unsigned int patience;	/* milliseconds that its users' jobs are waited for, next time */
+	bool stays;		/* somebody uses it on */
 };
 
 /*
@@ -268,8 +280,7 @@ static bool try_to_tell(struct export *export, struct amdgpu_device *adev, unsig
 	if (is_used(dmabuf) || !dma_resv_trylock(dmabuf->resv))
 		return false;
 	/* A process may have been restored meanwhile. */
-	told = !is_used(dmabuf) && !has_jobs(dmabuf, adev, until) &&
-	       !has_jobs(dmabuf, adev, jiffies);
+	told = !is_used(dmabuf) && !has_jobs(dmabuf, adev, until);
 	if (told)
 		export->stays = !tell(dmabuf, adev);
 	dma_resv_unlock(dmabuf->resv);
@@ -308,42 +319,82 @@ static void collect_exports(struct amdgpu_device *adev, struct exports *exports)
 			exports->missing++;
 }
 
-/* Jobs of others are waited for so long, with a reservation, in the first round and in the last. */
-#define FIRST_JOBS_MS 100
-#define LAST_JOBS_MS 2000
-
-/* All of a round wait no longer than one of them does. */
-static void tell_some(struct exports *exports, struct amdgpu_device *adev, unsigned long until)
+/* For all, without a wait: processes that were asked leave meanwhile, and come back later. */
+static void tell_some(struct exports *exports, struct amdgpu_device *adev)
 {
 	struct export *all = exports->all;
 	u32 i;
 
-	/* All processes are asked before the first one is waited for. */
 	for (i = exports->told; i < exports->count; i++)
-		is_used(all[i].dmabuf);
-	for (i = exports->told; i < exports->count; i++)
-		if (try_to_tell(&all[i], adev, until)) {
+		if (try_to_tell(&all[i], adev, jiffies)) {
 			swap(all[i], all[exports->told]);
 			exports->told++;
 		}
 }
 
-/* All together have that time, and a try each. Who has many jobs gets more time in
- * each round. */
+/* Jobs of others are waited for so long, with a reservation, at first and at last. */
+#define FIRST_PATIENCE_MS 100
+#define LAST_PATIENCE_MS 2000
+
+/*
+ * Whose VM has jobs all the time: one export is waited for, another one next time. None that
+ * processes use.
+ */
+static void tell_one(struct exports *exports, struct amdgpu_device *adev, u32 *turn,
+		     unsigned long until)
+{
+	u32 left = exports->count - exports->told, i;
+	struct export *export;
+	unsigned long soon;
+
+	for (i = 0; i < left; i++) {
+		export = &exports->all[exports->told + (*turn)++ % left];
+		if (!is_used(export->dmabuf))
+			break;
+	}
+	if (i == left)
+		return;
+	export->patience = min(max(2 * export->patience, FIRST_PATIENCE_MS), LAST_PATIENCE_MS);
+	soon = jiffies + msecs_to_jiffies(export->patience);
+	if (try_to_tell(export, adev, time_before(soon, until) ? soon : until)) {
+		swap(*export, exports->all[exports->told]);
+		exports->told++;
+	}
+}
+
+/* So many rounds tell nobody before one is waited for: a process leaves by then. */
+#define QUIET_ROUNDS 10
+
+/* All together have that time, and a try each. */
 static void tell_all(struct exports *exports, struct amdgpu_device *adev)
 {
 	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
-	unsigned int jobs = FIRST_JOBS_MS;
-	unsigned long soon;
+	u32 quiet = 0, turn = 0, told;
 
 	for (;;) {
-		soon = jiffies + msecs_to_jiffies(jobs);
-		tell_some(exports, adev, time_before(soon, until) ? soon : until);
+		told = exports->told;
+		tell_some(exports, adev);
 		if (exports->told == exports->count || time_after(jiffies, until))
 			return;
-		jobs = min(2 * jobs, LAST_JOBS_MS);
+		quiet = exports->told == told ? quiet + 1 : 0;
+		if (quiet > QUIET_ROUNDS) {
+			tell_one(exports, adev, &turn, until);
+			quiet = 0;
+		}
 		msleep(FILLED_POLL_MS);
 	}
+}
+
+/* Some end only when they are asked to. */
+static void ask_all(struct dma_resv *resv)
+{
+	struct dma_resv_iter cursor;
+	struct dma_fence *fence;
+
+	dma_resv_iter_begin(&cursor, resv, DMA_RESV_USAGE_BOOKKEEP);
+	dma_resv_for_each_fence_unlocked(&cursor, fence)
+		dma_fence_wait_timeout(fence, false, 0);
+	dma_resv_iter_end(&cursor);
 }
 
 /* What is queued goes on with what it saw. */
@@ -352,9 +403,8 @@ static void wait_for_queued(struct exports *exports)
 	unsigned long until = jiffies + msecs_to_jiffies(QUEUED_TIMEOUT_MS);
 	u32 i;
 
-	/* Some end only when they are asked to. */
 	for (i = 0; i < exports->told; i++)
-		dma_resv_wait_timeout(exports->all[i].dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, false, 0);
+		ask_all(exports->all[i].dmabuf->resv);
 	for (i = 0; i < exports->told; i++)
 		if (!is_idle(exports->all[i].dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP, until))
 			exports->all[i].stays = true;
