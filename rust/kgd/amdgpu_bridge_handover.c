@@ -6,11 +6,15 @@
  * wait for them (amdgpu_vm_make_compute()), but Linux 7.2 looks at no fence of usage BOOKKEEP, and
  * these are, and 7.3 at none of entries of a buffer with a reservation of its own.
  */
+#include <linux/dma-fence.h>
 #include <linux/dma-resv.h>
+#include <linux/jiffies.h>
 
 #include "amdgpu_bind.h"
 #include "amdgpu_job.h"
 #include "bridge_vm.h"
+
+#define POLL_MS 20
 
 static int map_table(struct amdgpu_bo_vm *table)
 {
@@ -24,11 +28,35 @@ static int prepare(struct amdgpu_vm_update_params *params, struct amdgpu_sync *s
 	return amdgpu_object(amdgpu_vm_sdma_funcs).prepare(params, sync, job);
 }
 
+/* amdgpu gives a job of its copy engines 2 s, and then resets them. */
+#define CLEAR_TIMEOUT (10 * HZ)
+
+/* A full job is committed in between: if the next one fails it is under way. */
 static int update(struct amdgpu_vm_update_params *params, struct amdgpu_bo_vm *table, u64 at,
 		  u64 address, unsigned int count, u32 step, u64 flags)
 {
-	return amdgpu_object(amdgpu_vm_sdma_funcs).update(params, table, at, address, count, step,
-							  flags);
+	int ret = amdgpu_object(amdgpu_vm_sdma_funcs).update(params, table, at, address, count,
+							     step, flags);
+
+	if (ret)
+		dma_resv_wait_timeout(params->vm->root.bo->tbo.base.resv, DMA_RESV_USAGE_BOOKKEEP,
+				      false, CLEAR_TIMEOUT);
+	return ret;
+}
+
+/*
+ * Whether it is of no use to wait for a job, so that it does no harm later: its queue was stopped
+ * before an engine got it, or the device is unplugged, for which somebody may be waiting who ends
+ * the others. Behind a reset that has failed nobody tells whether one succeeds.
+ */
+static bool is_in_vain(struct amdgpu_vm *vm, struct dma_fence *finished, unsigned int *still)
+{
+	struct drm_sched_fence *job = container_of(finished, struct drm_sched_fence, finished);
+
+	*still = bridge_stands_still(&vm->delayed) ? *still + POLL_MS : 0;
+	return (READ_ONCE(vm->delayed.stopped) && !dma_fence_is_signaled(&job->scheduled)) ||
+	       bridge_is_unplugged(amdgpu_ttm_adev(vm->root.bo->tbo.bdev)) ||
+	       *still >= BRIDGE_STILL_IN_RESET_MS;
 }
 
 /* Under the root's reservation: who has it next finds nothing under way. */
@@ -36,9 +64,11 @@ static int commit(struct amdgpu_vm_update_params *params, struct dma_fence **fen
 {
 	struct dma_fence *last = NULL;
 	int ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, &last);
+	unsigned int still = 0;
 
-	if (last)
-		dma_fence_wait(last, false);
+	while (last && !dma_fence_wait_timeout(last, false, msecs_to_jiffies(POLL_MS)) &&
+	       !is_in_vain(params->vm, last, &still))
+		;
 	if (last && fence)
 		swap(*fence, last);
 	dma_fence_put(last);
@@ -62,9 +92,6 @@ static void set_funcs(struct amdgpu_vm *vm, const struct amdgpu_vm_update_funcs 
 		vm->update_funcs = to;
 	dma_resv_unlock(resv);
 }
-
-/* amdgpu gives a job of its copy engines 2 s, and then resets them. */
-#define CLEAR_TIMEOUT (10 * HZ)
 
 int bridge_handover_begin(struct amdgpu_vm *vm)
 {
