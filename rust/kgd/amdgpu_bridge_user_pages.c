@@ -240,7 +240,7 @@ static const struct kgd_mem *user_memory_of(const struct amdgpu_bo *bo)
 
 /*
  * Somebody handles what was marked in a VM, whose root he has reserved. late: second buffers that
- * were marked meanwhile, under the VM's individual_lock. Of those amdgpu would write what they were.
+ * were marked meanwhile, under the VM's individual_lock: amdgpu would write what they were.
  */
 struct handling {
 	struct list_head list;
