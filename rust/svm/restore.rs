@@ -374,16 +374,15 @@ impl Svm {
         done
     }
 
-    /// The same in all granules. It waits for no program, nor for page tables: a job of the render
-    /// node's may wait for it, which has these.
-    fn retry_all(&self) {
-        let mut from = 0;
+    /// The same in all granules: whether all were. It waits for no program, nor for page tables: a
+    /// job of the render node's may wait for it, which has these.
+    fn retry_all(&self) -> bool {
+        let (mut from, mut done) = (0, true);
         while let Some((index, region)) = self.region_from(from) {
-            region.each_incomplete(|granule| {
-                self.retry(&region, granule);
-            });
+            region.each_incomplete(|granule| done &= self.retry(&region, granule));
             from = index + 1;
         }
+        done
     }
 
     /// Returns how many pages were missing.
@@ -506,7 +505,10 @@ impl WorkItem<RETRY> for Svm {
 
     fn run(this: Arc<Self>) {
         if !this.has_ended() {
-            this.retry_all();
+            // Who has work for the render node has some for the queues soon.
+            if this.retry_all() {
+                this.hurry();
+            }
         }
     }
 }
@@ -521,7 +523,7 @@ impl WorkItem<RESTORE> for Svm {
         let begun = Instant::<Monotonic>::now();
         // It may be long until it is these granules' turn.
         if this.lost.load(Acquire) {
-            this.retry_all();
+            let _: bool = this.retry_all();
         }
         let _place = match this.place() {
             Ok(place) => place,
