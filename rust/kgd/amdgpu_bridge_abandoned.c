@@ -240,12 +240,13 @@ static bool is_vm_idle(struct amdgpu_vm *vm, unsigned long until)
 }
 
 /*
- * Where the CPU writes page tables who is told waits for what jobs his VM has, without end: and
- * they may wait for some of this device, which end later. Under the reservation. Whether there are
- * some still. One that is given right afterwards is waited for by who is told.
+ * Whether a VM that shows it has jobs still, behind a wait. The one that was waited for last, which
+ * needs no second look, or NULL, is left out, and told.
  */
-static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until)
+static bool look_for_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until,
+			  struct amdgpu_vm **last)
 {
+	struct amdgpu_vm *but = *last;
 	struct dma_buf_attachment *attachment;
 	struct amdgpu_vm_bo_base *base;
 	struct amdgpu_bo *bo;
@@ -254,11 +255,30 @@ static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigne
 		if (attachment->dev->driver != adev->dev->driver)
 			continue;
 		bo = gem_to_amdgpu_bo(attachment->importer_priv);
-		for (base = bo->vm_bo; base; base = base->next)
-			if (base->vm->use_cpu_for_update && !is_vm_idle(base->vm, until))
+		for (base = bo->vm_bo; base; base = base->next) {
+			if (!base->vm->use_cpu_for_update || base->vm == but ||
+			    is_vm_idle(base->vm, jiffies))
+				continue;
+			if (!is_vm_idle(base->vm, until))
 				return true;
+			*last = base->vm;
+		}
 	}
 	return false;
+}
+
+/*
+ * Where the CPU writes page tables who is told waits for what jobs his VM has, without end: and
+ * they may wait for some of this device, which end later. Under the reservation. Whether there are
+ * some still. One that is given right afterwards is waited for by who is told.
+ */
+static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until)
+{
+	struct amdgpu_vm *last = NULL;
+
+	/* Others may have got new ones while the last one was waited for. */
+	return look_for_jobs(dmabuf, adev, until, &last) ||
+	       (last && look_for_jobs(dmabuf, adev, jiffies, &last));
 }
 
 /* An export of a device, with a reference. */
@@ -362,25 +382,21 @@ static void tell_one(struct exports *exports, struct amdgpu_device *adev, u32 *t
 	}
 }
 
-/* So many rounds tell nobody before one is waited for: a process leaves by then. */
-#define QUIET_ROUNDS 10
+/* So many rounds come before one is waited for: a process leaves by then. */
+#define QUICK_ROUNDS 10
 
 /* All together have that time, and a try each. */
 static void tell_all(struct exports *exports, struct amdgpu_device *adev)
 {
 	unsigned long until = jiffies + msecs_to_jiffies(EXPORTS_TIMEOUT_MS);
-	u32 quiet = 0, turn = 0, told;
+	u32 rounds, turn = 0;
 
-	for (;;) {
-		told = exports->told;
+	for (rounds = 1;; rounds++) {
 		tell_some(exports, adev);
 		if (exports->told == exports->count || time_after(jiffies, until))
 			return;
-		quiet = exports->told == told ? quiet + 1 : 0;
-		if (quiet > QUIET_ROUNDS) {
+		if (rounds % QUICK_ROUNDS == 0)
 			tell_one(exports, adev, &turn, until);
-			quiet = 0;
-		}
 		msleep(FILLED_POLL_MS);
 	}
 }
