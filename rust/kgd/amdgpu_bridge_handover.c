@@ -44,43 +44,52 @@ static int update(struct amdgpu_vm_update_params *params, struct amdgpu_bo_vm *t
 	return ret;
 }
 
+/* Of a job that is waited for: for how many looks in a row that may be in vain. */
+struct doubt {
+	unsigned int stopped, still;
+};
+
 /*
- * Whether it is of no use to wait for a job, so that it does no harm later: its queue was stopped
- * before an engine got it, or the device is unplugged, for which somebody may be waiting who ends
- * the others. Behind a reset that has failed nobody tells whether one succeeds.
+ * Its queue was stopped before an engine got it, which it may just be getting. Behind a reset that
+ * has failed nobody tells whether one succeeds.
  */
-static bool is_in_vain(struct amdgpu_vm *vm, struct dma_fence *finished, unsigned int *still)
+static bool is_in_vain(struct amdgpu_vm *vm, struct dma_fence *finished, struct doubt *doubt)
 {
 	struct drm_sched_fence *job = container_of(finished, struct drm_sched_fence, finished);
+	bool stopped = READ_ONCE(vm->delayed.stopped) && !dma_fence_is_signaled(&job->scheduled);
 
-	*still = bridge_stands_still(&vm->delayed) ? *still + POLL_MS : 0;
-	return (READ_ONCE(vm->delayed.stopped) && !dma_fence_is_signaled(&job->scheduled)) ||
-	       bridge_is_unplugged(amdgpu_ttm_adev(vm->root.bo->tbo.bdev)) ||
-	       *still >= BRIDGE_STILL_IN_RESET_MS;
+	doubt->stopped = stopped ? doubt->stopped + 1 : 0;
+	doubt->still = bridge_stands_still(&vm->delayed) ? doubt->still + 1 : 0;
+	return doubt->stopped > 2 || doubt->still * POLL_MS >= BRIDGE_STILL_IN_RESET_MS ||
+	       bridge_is_unplugged(amdgpu_ttm_adev(vm->root.bo->tbo.bdev));
+}
+
+/* Whether it is done: nobody comes late. Who unplugs the device may wait for the caller. */
+static bool is_done(struct amdgpu_vm *vm, struct dma_fence *job)
+{
+	struct doubt doubt = { };
+
+	while (!dma_fence_wait_timeout(job, false, msecs_to_jiffies(POLL_MS)))
+		if (is_in_vain(vm, job, &doubt))
+			return false;
+	return dma_fence_get_status(job) > 0;
 }
 
 /* Under the root's reservation: who has it next finds nothing under way. */
 static int commit(struct amdgpu_vm_update_params *params, struct dma_fence **fence)
 {
+	struct bridge_vm *vm = container_of(params->vm->update_funcs, struct bridge_vm, by_jobs);
 	struct dma_fence *last = NULL;
 	int ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, &last);
-	unsigned int still = 0;
 
-	while (last && !dma_fence_wait_timeout(last, false, msecs_to_jiffies(POLL_MS)) &&
-	       !is_in_vain(params->vm, last, &still))
-		;
-	if (last && fence)
+	if (last && !is_done(params->vm, last))
+		vm->handed_half = true;
+	/* For one that never ends amdgpu would wait as it hands over. */
+	else if (last && fence)
 		swap(*fence, last);
 	dma_fence_put(last);
 	return ret;
 }
-
-static const struct amdgpu_vm_update_funcs waited_for = {
-	.map_table = map_table,
-	.prepare = prepare,
-	.update = update,
-	.commit = commit,
-};
 
 static void set_funcs(struct amdgpu_vm *vm, const struct amdgpu_vm_update_funcs *from,
 		      const struct amdgpu_vm_update_funcs *to)
@@ -93,14 +102,20 @@ static void set_funcs(struct amdgpu_vm *vm, const struct amdgpu_vm_update_funcs 
 	dma_resv_unlock(resv);
 }
 
-int bridge_handover_begin(struct amdgpu_vm *vm)
+int bridge_handover_begin(struct bridge_vm *vm)
 {
-	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	long left;
 
-	if (vm->is_compute_context)
+	if (vm->vm->is_compute_context)
 		return 0;
-	set_funcs(vm, &amdgpu_object(amdgpu_vm_sdma_funcs), &waited_for);
+	vm->by_jobs = (struct amdgpu_vm_update_funcs){
+		.map_table = map_table,
+		.prepare = prepare,
+		.update = update,
+		.commit = commit,
+	};
+	set_funcs(vm->vm, &amdgpu_object(amdgpu_vm_sdma_funcs), &vm->by_jobs);
 	/* It has no eviction fence yet, which would never signal. */
 	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_BOOKKEEP, true, CLEAR_TIMEOUT);
 	if (left <= 0)
@@ -108,7 +123,7 @@ int bridge_handover_begin(struct amdgpu_vm *vm)
 	return left > 0 ? 0 : left ?: -ETIME;
 }
 
-void bridge_handover_end(struct amdgpu_vm *vm)
+void bridge_handover_end(struct bridge_vm *vm)
 {
-	set_funcs(vm, &waited_for, &amdgpu_object(amdgpu_vm_sdma_funcs));
+	set_funcs(vm->vm, &vm->by_jobs, &amdgpu_object(amdgpu_vm_sdma_funcs));
 }

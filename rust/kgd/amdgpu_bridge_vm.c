@@ -205,17 +205,22 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 		ret = -EINVAL;
 		goto let_go;
 	}
-	ret = bridge_handover_begin(vm->vm);
+	ret = bridge_handover_begin(vm);
 	if (!ret) {
 		ret = make_compute(vm);
 		if (!ret)
 			bridge_tables_begin(vm);
 		else
-			bridge_handover_end(vm->vm);
+			bridge_handover_end(vm);
 	}
 	end_acquire(vm);
 	if (ret)
 		goto let_go;
+	/* Of what was to be taken out of its page tables some may be in them for good. */
+	if (vm->handed_half) {
+		bridge_vm_release(vm);
+		return -EIO;
+	}
 	bridge_gem_begin(vm->vm);
 	*out = vm;
 	return 0;

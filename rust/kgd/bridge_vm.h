@@ -47,6 +47,7 @@ struct bridge_vm {
 	bool hangs;				/* an update of page tables did not end in time */
 	bool ends, stopped;			/* the process has; its jobs were cancelled */
 	struct amdgpu_vm_update_funcs by_jobs;	/* how copy engines write page tables */
+	bool handed_half;			/* they have not, while it was acquired */
 	struct amdgpu_job *jobs[4];		/* of updates by them that go on, or have failed */
 	struct amdgpu_bo_vm *cleared;		/* the last table given to them, by its name */
 	struct list_head noted;			/* pages that it is to take out at the end */
@@ -217,8 +218,8 @@ void bridge_halves_recall_one(struct kfd_mem_attachment *entry);
  * write more; -ETIME if they are late, or interrupted by a signal. end: it does not become that.
  * Both take the reservation of its root; one task for a VM at a time.
  */
-int bridge_handover_begin(struct amdgpu_vm *vm);
-void bridge_handover_end(struct amdgpu_vm *vm);
+int bridge_handover_begin(struct bridge_vm *vm);
+void bridge_handover_end(struct bridge_vm *vm);
 
 /*
  * The user's own pages (amdgpu_bridge_user_pages.c). begin: has them brought back whoever of the
