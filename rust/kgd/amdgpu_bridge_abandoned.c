@@ -226,8 +226,26 @@ static bool is_idle(struct dma_resv *resv, enum dma_resv_usage usage, unsigned l
 	       (left > 0 && dma_resv_wait_timeout(resv, usage, false, left) > 0);
 }
 
-/* Whether jobs in it have ended by then: nobody has new ones in it meanwhile. */
-static bool is_vm_idle(struct amdgpu_vm *vm, unsigned long until)
+#define MOST_HELD 16
+
+/* VMs whose root is reserved: nobody has new jobs in them. */
+struct held {
+	struct amdgpu_vm *vms[MOST_HELD];
+	u32 count;
+};
+
+static bool is_held(const struct held *held, const struct amdgpu_vm *vm)
+{
+	u32 i;
+
+	for (i = 0; i < held->count; i++)
+		if (held->vms[i] == vm)
+			return true;
+	return false;
+}
+
+/* Whether its jobs have ended by then. It is held, unless there are many. */
+static bool hold_idle(struct held *held, struct amdgpu_vm *vm, unsigned long until)
 {
 	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
 	bool idle;
@@ -235,18 +253,16 @@ static bool is_vm_idle(struct amdgpu_vm *vm, unsigned long until)
 	if (!dma_resv_trylock(resv))
 		return false;
 	idle = is_idle(resv, DMA_RESV_USAGE_READ, until);
-	dma_resv_unlock(resv);
+	if (idle && held->count < ARRAY_SIZE(held->vms))
+		held->vms[held->count++] = vm;
+	else
+		dma_resv_unlock(resv);
 	return idle;
 }
 
-/*
- * Whether a VM that shows it has jobs still, behind a wait. The one that was waited for last, which
- * needs no second look, or NULL, is left out, and told.
- */
-static bool look_for_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until,
-			  struct amdgpu_vm **last)
+static bool hold_all_idle(struct held *held, struct dma_buf *dmabuf, struct amdgpu_device *adev,
+			  unsigned long until)
 {
-	struct amdgpu_vm *but = *last;
 	struct dma_buf_attachment *attachment;
 	struct amdgpu_vm_bo_base *base;
 	struct amdgpu_bo *bo;
@@ -255,16 +271,12 @@ static bool look_for_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, un
 		if (attachment->dev->driver != adev->dev->driver)
 			continue;
 		bo = gem_to_amdgpu_bo(attachment->importer_priv);
-		for (base = bo->vm_bo; base; base = base->next) {
-			if (!base->vm->use_cpu_for_update || base->vm == but ||
-			    is_vm_idle(base->vm, jiffies))
-				continue;
-			if (!is_vm_idle(base->vm, until))
-				return true;
-			*last = base->vm;
-		}
+		for (base = bo->vm_bo; base; base = base->next)
+			if (base->vm->use_cpu_for_update && !is_held(held, base->vm) &&
+			    !hold_idle(held, base->vm, until))
+				return false;
 	}
-	return false;
+	return true;
 }
 
 /*
@@ -274,11 +286,12 @@ static bool look_for_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, un
  */
 static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigned long until)
 {
-	struct amdgpu_vm *last = NULL;
+	struct held held = { };
+	bool idle = hold_all_idle(&held, dmabuf, adev, until);
 
-	/* Others may have got new ones while the last one was waited for. */
-	return look_for_jobs(dmabuf, adev, until, &last) ||
-	       (last && look_for_jobs(dmabuf, adev, jiffies, &last));
+	while (held.count)
+		dma_resv_unlock(held.vms[--held.count]->root.bo->tbo.base.resv);
+	return !idle;
 }
 
 /* An export of a device, with a reference. */

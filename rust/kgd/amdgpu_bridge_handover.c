@@ -83,9 +83,9 @@ static int commit(struct amdgpu_vm_update_params *params, struct dma_fence **fen
 	int ret = amdgpu_object(amdgpu_vm_sdma_funcs).commit(params, &last);
 
 	if (last && !is_done(params->vm, last))
-		vm->handed_half = true;
+		WRITE_ONCE(vm->handed_half, true);
 	/* For one that never ends amdgpu would wait as it hands over. */
-	else if (last && fence)
+	if (last && fence && !(vm->handed_half && fence == &params->vm->last_update))
 		swap(*fence, last);
 	dma_fence_put(last);
 	return ret;
@@ -106,6 +106,7 @@ int bridge_handover_begin(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	long left;
+	int ret;
 
 	if (vm->vm->is_compute_context)
 		return 0;
@@ -118,9 +119,13 @@ int bridge_handover_begin(struct bridge_vm *vm)
 	set_funcs(vm->vm, &amdgpu_object(amdgpu_vm_sdma_funcs), &vm->by_jobs);
 	/* It has no eviction fence yet, which would never signal. */
 	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_BOOKKEEP, true, CLEAR_TIMEOUT);
-	if (left <= 0)
+	ret = left > 0 ? 0 : left ?: -ETIME;
+	/* amdgpu would wait for it without end. */
+	if (!ret && READ_ONCE(vm->handed_half))
+		ret = -EIO;
+	if (ret)
 		bridge_handover_end(vm);
-	return left > 0 ? 0 : left ?: -ETIME;
+	return ret;
 }
 
 void bridge_handover_end(struct bridge_vm *vm)
