@@ -5,6 +5,7 @@
 //! processes differ.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cp::layout::pq_control;
@@ -52,6 +53,8 @@ pub struct Flat {
     pub target: OnceLock<gcn::Target>,
     /// Addresses where the model has a fault of its own.
     pub breaks: Mutex<std::ops::Range<u64>>,
+    /// How often it was read or written.
+    pub accesses: AtomicU64,
     /// Doorbells of the copy engines.
     pub sdma_doorbells: Mutex<Vec<std::ops::Range<u32>>>,
     /// Queues that listen to a doorbell.
@@ -95,6 +98,7 @@ const fn physical(address: u64) -> Physical {
 
 impl Bus for Flat {
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.accesses.fetch_add(1, Ordering::Relaxed);
         let at = self.at(space, address, bytes.len(), Access::Read)?;
         let xcc = match space.hub {
             Hub::Gc(xcc) => Some(xcc),
@@ -111,6 +115,7 @@ impl Bus for Flat {
     }
 
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.accesses.fetch_add(1, Ordering::Relaxed);
         let access = Access::Write;
         let at = self.at(space, address, bytes.len(), access)?;
         if let Some(caches) = self.caches.get() {
@@ -294,6 +299,7 @@ impl Rig {
             mtype: Mutex::new(Mtype::Rw),
             target: OnceLock::new(),
             breaks: Mutex::default(),
+            accesses: AtomicU64::new(0),
             sdma_doorbells: Mutex::default(),
             listeners: Mutex::default(),
         });

@@ -19,6 +19,8 @@ use crate::processor::stats::Stats;
 
 /// Bytes that a copy or fill moves before it looks whether it is to stop.
 const CHUNK: u64 = 1 << 20;
+/// And no more rows of a box: each is an access of its own, however short it is.
+const MOST_ROWS: u64 = 1 << 12;
 /// The address by which a user's POLL_REGMEM asks for a flush of the HDP cache: what ROCr sends
 /// (`SDMA_PKT_HDP_FLUSH`).
 const HDP_FLUSH_ADDRESS: u64 = 1 << 63;
@@ -324,7 +326,7 @@ impl Cx<'_> {
         let mut bytes = vec![0; width as usize];
         // A packet that was written over while it ran may be shorter than what has been moved.
         let first = self.moved.min(total);
-        let last = total.min(first + (CHUNK / width).max(1));
+        let last = total.min(first + (CHUNK / width).clamp(1, MOST_ROWS));
         for row in first..last {
             let (y, z) = (row % rows, row / rows);
             self.bus.read(

@@ -23,6 +23,8 @@ use crate::processor::{in_page, lock};
 
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 256;
+/// No more parts of packets that are done in several.
+const SLICE_PARTS: usize = 64;
 
 /// An indirect buffer being executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -728,6 +730,7 @@ impl Job for Ring {
         }
         let setup = self.setup();
         let mut progress = Progress::Busy;
+        let mut parts = 0;
         for _ in 0..SLICE_PACKETS {
             if exec.flight.hung.is_some() {
                 progress = Progress::Idle;
@@ -742,7 +745,12 @@ impl Job for Ring {
                 break;
             }
             match self.step_packet(&mut exec, &setup) {
-                Ok(None) => {}
+                Ok(None) => {
+                    parts += usize::from(exec.flight.moved != 0);
+                    if parts == SLICE_PARTS {
+                        break;
+                    }
+                }
                 Ok(Some(end)) => {
                     progress = end;
                     break;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SDMA rings as the kernel and user queues use them.
 
+use std::sync::atomic::Ordering;
+
 use gcn::Target;
 
 use crate::flat::Rig;
@@ -246,6 +248,37 @@ fn no_packet_panics() {
     }
     submit(&rig, &[5, AT as u32, 0, 42]);
     assert_eq!(rig.read(AT), 42);
+    assert_eq!(rig.stats.get("steps of a queue that panicked"), 0);
+}
+
+#[test]
+fn a_doorbell_does_not_wait_for_a_large_box_of_single_bytes() {
+    let rig = Rig::new(Mode::Threads(1), 1);
+    start(&rig, 0);
+    let to = AT as u32 + 0x1_0000;
+    let rows = [0x3fff << 16, 0x7ff];
+    let window = [
+        1 | 4 << 8,
+        AT as u32,
+        0,
+        0,
+        0,
+        0,
+        to,
+        0,
+        0,
+        0,
+        0,
+        rows[0],
+        rows[1],
+    ];
+    submit(&rig, &window);
+    // Each of 2^25 rows is two of them.
+    let accesses = rig.flat.accesses.load(Ordering::Relaxed);
+    assert!(
+        (1 << 12..1 << 23).contains(&accesses),
+        "{accesses} accesses"
+    );
 }
 
 const MQD: u64 = 0x50_0000;

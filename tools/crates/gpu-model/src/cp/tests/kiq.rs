@@ -173,4 +173,5 @@ fn no_packet_panics() {
     }
     rig.kiq(0, &RING_TEST);
     assert_eq!(scratch(&rig, 0), Some(0xdead_beef));
+    assert_eq!(rig.stats.get("steps of a queue that panicked"), 0);
 }
