@@ -102,6 +102,21 @@ static void set_funcs(struct amdgpu_vm *vm, const struct amdgpu_vm_update_funcs 
 	dma_resv_unlock(resv);
 }
 
+/*
+ * It may never end, and amdgpu would wait for it. The VM is acquired, so that nobody does that who
+ * knows nothing of it later, and given back.
+ */
+static void forget_last_update(struct amdgpu_vm *vm)
+{
+	struct dma_resv *resv = vm->root.bo->tbo.base.resv;
+	struct dma_fence *last = dma_fence_get_stub();
+
+	dma_resv_lock(resv, NULL);
+	swap(vm->last_update, last);
+	dma_resv_unlock(resv);
+	dma_fence_put(last);
+}
+
 int bridge_handover_begin(struct bridge_vm *vm)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
@@ -120,11 +135,10 @@ int bridge_handover_begin(struct bridge_vm *vm)
 	/* It has no eviction fence yet, which would never signal. */
 	left = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_BOOKKEEP, true, CLEAR_TIMEOUT);
 	ret = left > 0 ? 0 : left ?: -ETIME;
-	/* amdgpu would wait for it without end. */
-	if (!ret && READ_ONCE(vm->handed_half))
-		ret = -EIO;
 	if (ret)
 		bridge_handover_end(vm);
+	else if (READ_ONCE(vm->handed_half))
+		forget_last_update(vm->vm);
 	return ret;
 }
 

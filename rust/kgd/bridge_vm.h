@@ -215,8 +215,8 @@ void bridge_halves_recall_one(struct kfd_mem_attachment *entry);
 /*
  * A VM of the render node's is about to become compute's (amdgpu_bridge_handover.c). begin: what
  * copy engines write in its page tables has been written, from here on also where somebody has them
- * write more; -ETIME if they are late, -EIO if what they were to write was given up, or interrupted
- * by a signal. end: it does not become that.
+ * write more, but for what was given up (handed_half); -ETIME if they are late, or interrupted by a
+ * signal. end: it does not become that.
  * Both take the reservation of its root; one task for a VM at a time.
  */
 int bridge_handover_begin(struct bridge_vm *vm);
