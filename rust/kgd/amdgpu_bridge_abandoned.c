@@ -226,6 +226,7 @@ static bool is_idle(struct dma_resv *resv, enum dma_resv_usage usage, unsigned l
 	       (left > 0 && dma_resv_wait_timeout(resv, usage, false, left) > 0);
 }
 
+/* More are looked at one after the other. */
 #define MOST_HELD 16
 
 /* VMs whose root is reserved: nobody has new jobs in them. */
@@ -297,7 +298,7 @@ static bool has_jobs(struct dma_buf *dmabuf, struct amdgpu_device *adev, unsigne
 /* An export of a device, with a reference. */
 struct export {
 	struct dma_buf *dmabuf;
-	unsigned int patience;	/* milliseconds that its users' jobs are waited for, next time */
+	unsigned int patience;	/* milliseconds that its users' jobs were waited for, last time */
 	bool stays;		/* somebody uses it on */
 };
 
