@@ -5,17 +5,17 @@
 //! when they go on, what they write must not come behind what the CPU has taken out.
 
 use crate::closed_evicted::{await_said, find_place, map, HOLD_INFO};
+use crate::left_mapped::{await_file, say};
 use crate::opener::render_node;
 use crate::raw::ioctl;
 use crate::render_job::Job;
+use crate::svm::pieces::{Userptr, USERPTR};
 use anyhow::{anyhow, ensure, Context, Result};
 use kfd::{topology, Device, Kfd, Memory};
 use kfd_uapi as uapi;
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 use std::fs;
-use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,15 +26,6 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 /// A job with a page fault has ended by then.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `DRM_IOCTL_AMDGPU_GEM_USERPTR` and its argument.
-const USERPTR: u32 = 0xc018_6451;
-#[repr(C)]
-struct Userptr {
-    address: u64,
-    size: u64,
-    flags: u32,
-    handle: u32,
-}
 /// Anonymous memory, looked for at once, for as long as it stays where it is.
 const FLAGS: u32 = 2 | 4 | 8;
 
@@ -111,15 +102,4 @@ fn own_page(render: impl AsFd) -> Result<(*mut u32, u32)> {
     };
     ioctl(render, USERPTR, &mut args).context("GEM_USERPTR")?;
     Ok((place, args.handle))
-}
-
-fn await_file(name: &str) {
-    while !Path::new(name).exists() {
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn say(text: &str) -> Result<()> {
-    println!("{text}");
-    Ok(std::io::stdout().flush()?)
 }

@@ -90,13 +90,13 @@ impl LeftMapped {
     }
 }
 
-fn await_file(name: &str) {
+pub(crate) fn await_file(name: &str) {
     while !Path::new(name).exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-fn say(text: &str) -> Result<()> {
+pub(crate) fn say(text: &str) -> Result<()> {
     println!("{text}");
     Ok(std::io::stdout().flush()?)
 }

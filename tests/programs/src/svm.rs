@@ -12,7 +12,7 @@ mod generate;
 mod hold;
 mod interpreter;
 mod merged;
-mod pieces;
+pub(crate) mod pieces;
 mod stage;
 pub mod supply;
 mod told;

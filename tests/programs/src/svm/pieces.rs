@@ -26,14 +26,14 @@ const ROUND: Duration = Duration::from_millis(400);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// `DRM_IOCTL_AMDGPU_GEM_USERPTR` and its argument.
-const USERPTR: u32 = 0xc018_6451;
+pub(crate) const USERPTR: u32 = 0xc018_6451;
 #[repr(C)]
 #[derive(Default)]
-struct Userptr {
-    address: u64,
-    size: u64,
-    flags: u32,
-    handle: u32,
+pub(crate) struct Userptr {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) flags: u32,
+    pub(crate) handle: u32,
 }
 /// Only read; looked for at once; for as long as they stay where they are.
 const FLAGS: u32 = 1 | 4 | 8;
